@@ -8,7 +8,7 @@ python -m publication error-rates                 # error rates on simulated swe
 python -m publication variants                    # the list of variants, and their costs
 python -m publication recipes                     # the page of published recipes
 python -m publication systems                     # the page of the systems of the lectures
-python -m publication planned                     # published sizes, planned on the devices that they name
+python -m publication planned                     # published sizes on devices that they name
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Published sizes on the devices that the docstrings of their configs name: "As it stands, 7b fits on 16
-h100, by `zoo plan`."
+"""Published sizes on the devices that the docstrings of their configs name: "As it stands, 7b fits on
+16 h100, by `zoo plan`."
 
     python -m publication planned               # plans all of them, in about 20 CPU-minutes
     python -m publication planned llama t5:base # plans these, and keeps the other rows
 
-Writes `docs/many_devices/planned_sizes.csv` and the table of docs/many_devices.md. The compilers of the
-devices have to be installed (the extras `tpu` and `cuda`); the devices need not be there.
+Writes `docs/many_devices/planned_sizes.csv` and the table of docs/many_devices.md. The compilers of
+the devices have to be installed (the extras `tpu` and `cuda`); the devices need not be there.
 """
 
 import argparse
@@ -63,15 +63,13 @@ def statements(folder: Path = CONFIGS) -> list[Statement]:
     found = []
     for file in sorted(folder.glob("*.py")):
         text = " ".join((ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split())
-        found += [
-            Statement(f"{file.stem}:{size}", int(devices), kind) for size, devices, kind in _NAMED.findall(text)
-        ]
+        found += [Statement(f"{file.stem}:{size}", int(devices), kind) for size, devices, kind in _NAMED.findall(text)]
     return found
 
 
 def plan(statement: Statement) -> tuple[dict[str, Any], float]:
-    """Returns what `zoo plan --json` prints, of a process of its own, and the seconds of processor time
-    that it took.
+    """Returns what `zoo plan --json` prints, of a process of its own, and the seconds of processor
+    time that it took.
 
     Raises:
         ConfigError: the process failed, or no compiler for the devices is installed.
@@ -148,8 +146,8 @@ def problems(rows: Sequence[Row], stated: Sequence[Statement]) -> Iterator[str]:
 
 
 def write(names: Sequence[str] = ()) -> Iterator[str]:
-    """Plans the statements about configs or sizes, writes their rows and the page after each, and yields
-    a line for each.
+    """Plans the statements about configs or sizes, writes their rows and the page after each, and
+    yields a line for each.
 
     Raises:
         ConfigError: see `chosen` and `plan`.

@@ -9,6 +9,7 @@ from zoo.resources.target_devices import why_not_compiled
 # A dense decoder, an encoder, an encoder-decoder and experts; the command plans the others.
 SAMPLE = ("llama:7b", "electra:small", "t5:base", "olmoe:1b-7b")
 
+
 def test_sizes_in_the_table_are_those_of_docstrings_and_fit():
     rows = read()
     planned = {each["config"] for each in rows}
@@ -33,7 +34,7 @@ def test_rows_that_differ_from_docstrings_and_sizes_that_do_not_fit_are_found():
     larger = row(first, found | {"memory": 2**32}, 1)
     assert list(problems([larger], [first])) == ["a:1: 4.00 GiB do not fit in 2.00 GiB"]
     assert chosen(["b"], [first, other]) == chosen(["b:2"], [first, other]) == [other]
-    with pytest.raises(ConfigError, match="^c: no docstring"):
+    with pytest.raises(ConfigError, match=r"^c: no docstring"):
         chosen(["c"], [first, other])
 
 

@@ -183,7 +183,7 @@ class TestCompiled:
     @has_compiler_for("h100")
     @pytest.mark.parametrize(("kind", "products"), [("v5e", True), ("h100", False)])
     def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self, kind, products):
-        """On GPUs XLA makes an array of E x N x I for them, here 8 GiB; blocks of rows take its place."""
+        """On GPUs XLA would make an array of E x N x D for them, here 4 GiB."""
         fields = {
             "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
             "model.dim": 512, "model.ffn.hidden_dim": 2048, "model.num_layers": 1, "model.dtype": "bfloat16",

@@ -34,7 +34,7 @@ from zoo.training.state import bytes_on_a_device
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
 SMALLEST_CHUNK = 1024
-# cuDNN's attention, splash attention, libtpu's products of groups of rows, and kernels in Pallas for GPUs.
+# cuDNN's attention, splash attention, libtpu's products of groups of rows, kernels in Pallas for GPUs.
 _KERNELS = re.compile(r"__cudnn\$fmha|splash_|ragged-dot(?!-metadata)|mosaic_gpu|__gpu\$xla\.gpu\.triton")
 
 Change = dict[str, Any]
@@ -51,8 +51,8 @@ class Measured:
         counts: number of collectives, by kind.
         kept: (bytes, shape) of the largest arrays that loops carry, largest first.
         repeated: shapes of products in loops that have the rows of the whole batch.
-        kernels: how often each fused kernel runs, by its name in the program: attention, and the products
-            of experts on TPUs.
+        kernels: how often each fused kernel runs, by its name in the program: attention, and the
+            products of experts on TPUs.
         complete: False if the compiler only said how much memory the program would need, more than
             there is.
     """
