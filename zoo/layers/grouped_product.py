@@ -13,8 +13,8 @@ SMALLEST_BLOCK, LARGEST_BLOCK = 8, 256
 SMALLEST_GPU_BLOCK, LARGEST_GPU_BLOCK = 128, 2048
 """Rows of a block on an NVIDIA GPU, whose products need more of them to be fast."""
 OPERATIONS_OF_A_TURN = 10**10
-"""Operations that an NVIDIA GPU is taken to do in the time in which a turn of a loop starts: those of 20
-microseconds at 500 TFLOP/s. It is an estimate that has not been measured."""
+"""Operations that an NVIDIA GPU is taken to do in the time in which a turn of a loop starts: those of
+20 microseconds at 500 TFLOP/s. It is an estimate that has not been measured."""
 
 
 def grouped_product(
