@@ -12,9 +12,12 @@ import pytest
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.cli.plan_resources import as_json, as_lines
+from zoo.data.pipeline.buckets import bucket_shapes
+from zoo.errors import ConfigError
 from zoo.models import cost
 from zoo.nested import unflatten
 from zoo.resources import resource_plan
+from zoo.resources.abstract_run import abstract_batch
 from zoo.resources.resource_plan import Measured, ResourcePlan, Stage, config_for, make_plan, suggest
 
 SMALL = {
@@ -122,6 +125,16 @@ def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch, error)
     plan = make_plan(configs.resolve(unflatten(SHALLOW)), "v5e")
     assert plan.simulated == "the compiler for v5e failed: INTERNAL: no such layout"
     assert plan.fits
+
+
+def test_translation_is_planned_in_its_widest_batches_and_tasks_are_not():
+    config = configs.resolve(configs.load("translation:multi30k"))
+    widest = bucket_shapes(config.data.sequence_length, config.data.batch_size, config.data.buckets)[-1]
+    shapes = {name: each.shape for name, each in abstract_batch(config).items()}
+    assert shapes == dict.fromkeys(("source", "targets"), (widest.rows, widest.width))
+    task = configs.resolve(configs.load("finetune/regression:tiny"))
+    with pytest.raises(ConfigError, match=r"objective.kind=regression cannot be planned"):
+        abstract_batch(task)
 
 
 def plan_of(config, memory) -> ResourcePlan:
