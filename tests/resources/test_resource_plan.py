@@ -65,6 +65,7 @@ def test_plans_for_gpus_use_fused_attention(plans):
     assert stage["measured"]["temporaries"] < 6 * scores
     assert set(stage["seconds"]) == {"compute", "memory", "wire"}
     assert all(stage["seconds"].values())
+    assert plan["attention"] == ["cudnn (all layers)"]
     text = "\n".join(plans["fused"]["lines"])
     assert "fits in" in text
     assert "at least" in text
@@ -108,6 +109,7 @@ def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     assert plan.memory - plan.state == 1e9 / 8
     assert as_json(plan)["run"]["tokens"] == plan.tokens
     assert "stage        30 steps of 512 tokens: 64 rows of 8" in as_lines(plan)
+    assert "attention    einsum (all layers), not fused: float32 activations" in as_lines(plan)
 
 
 @pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError, NotImplementedError])

@@ -120,7 +120,8 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
             f"stage        {stage.steps:,} steps of {stage.tokens:,} tokens: {stage.rows:,} rows of {stage.length:,}"
             for stage in plan.stages[:-1]
         ),
-        f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}; attention {plan.kernel}",
+        f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}",
+        *(f"attention    {line}" for line in plan.attention),
         "",
         "memory of a device" + _of_stage(plan, plan.largest),
         f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
