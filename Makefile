@@ -2,6 +2,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 KILLS ?= 200
+AOT ?= tpu
 VENV := .venv
 VENV5 := .venv-transformers5
 VENV_TPU := .venv-tpu
@@ -47,13 +48,13 @@ $(VENV5)/.ready: pyproject.toml constraints.txt .ci/constraints5
 test-transformers5: $(VENV5)/.ready  ## what transformers 5 writes is read as it is meant, in an environment of its own (installs PyTorch)
 	PYTHONDONTWRITEBYTECODE= $(VENV5)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m transformers5 tests/transformers5
 
-$(VENV_TPU)/.ready: pyproject.toml constraints.txt
+$(VENV_TPU)/.ready-$(AOT): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV_TPU)
-	$(VENV_TPU)/bin/python -m pip install --disable-pip-version-check --editable '.[test,tpu]' --constraint constraints.txt
+	$(VENV_TPU)/bin/python -m pip install --disable-pip-version-check --editable '.[test,$(AOT)]' --constraint constraints.txt
 	@touch $@
 
 # With libtpu installed, a program that does not ask for CPUs would look for a TPU.
-test-aot: $(VENV_TPU)/.ready  ## programs compiled for TPUs by their own compiler, in an environment of its own (installs libtpu; needs no TPU)
+test-aot: $(VENV_TPU)/.ready-$(AOT)  ## programs compiled for TPUs by their own compiler, in an environment of its own (installs libtpu; needs no TPU); AOT=tpu,cuda for GPUs too
 	JAX_PLATFORMS=cpu PYTHONDONTWRITEBYTECODE= $(VENV_TPU)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m aot tests
 
 test-faults: $(VENV)/.test  ## kills, signals, lost processes and full disks; KILLS=200 kills of a run at random moments

@@ -8,6 +8,7 @@ python -m publication error-rates                 # error rates on simulated swe
 python -m publication variants                    # the list of variants, and their costs
 python -m publication recipes                     # the page of published recipes
 python -m publication systems                     # the page of the systems of the lectures
+python -m publication planned                     # published sizes on devices that they name
 """
 
 import argparse
@@ -15,7 +16,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, systems, variants
+from publication import (
+    error_rates,
+    noise_record,
+    performance_page,
+    planned_sizes,
+    published_recipes,
+    rejudge,
+    systems,
+    variants,
+)
 from publication.claim_lines import refresh_claims
 from publication.page_tables import refresh_page
 from publication.results_index import build
@@ -46,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     again.add_argument("--output", metavar="DIR", type=Path, default=RESULTS, help="default: docs/results")
     again.set_defaults(handler=judge_again)
     performance_page.add_parser(commands)
+    planned_sizes.add_parser(commands)
     listing = commands.add_parser("variants", help="write docs/variants.md and zoo/variants/computed.json")
     listing.set_defaults(handler=write_variants)
     recipes = commands.add_parser("recipes", help="write docs/published_recipes.md")

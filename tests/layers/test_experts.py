@@ -198,6 +198,21 @@ def test_blocks_of_rows_equal_a_product_by_group_with_its_gradients():
             np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("platform", "rows", "by_blocks"),
+    [(Platform("cpu"), 2**10, True), (Platform("tpu"), 2**18, False), (Platform("gpu", 1, (9, 0)), 2**18, True),
+     (Platform("gpu", 1, (9, 0)), 2**10, False), (Platform("gpu"), 2**18, False)],
+)  # fmt: skip
+def test_products_are_made_by_blocks_where_the_compiler_would_multiply_all_rows_with_all_matrices(
+    platform, rows, by_blocks
+):
+    """A GPU without a compute capability is AMD's."""
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((rows, 256), (64, 256, 512))]
+    sizes = jax.ShapeDtypeStruct((64,), jnp.int32)
+    program = str(jax.make_jaxpr(lambda x, w, sizes: grouped_product(x, w, sizes, platform))(*shapes, sizes))
+    assert ("ragged_dot" in program, "while" in program) == (not by_blocks, by_blocks)
+
+
 def test_no_array_of_tokens_times_experts_times_width():
     layer, values, _ = made(mixture(number=16))
     x = tokens(2, 64)

@@ -80,11 +80,11 @@ TPU = """HloModule jit_step, is_scheduled=true
   %x = f32[4,8]{1,0:T(8,128)} get-tuple-element(%p), index=1
   %start = (f32[4,8]{1,0}, f32[8,8]{1,0}, u32[]{:S(2)}) fusion(%x), kind=kCustom, calls=%started
   %end = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%ended
-  %kernel = f32[4,8]{1,0} custom-call(%x), custom_call_target="tpu_custom_call"
+  %kernel.12.1 = f32[4,8]{1,0} custom-call(%x), custom_call_target="tpu_custom_call"
   %i = s32[]{:T(128)} get-tuple-element(%p), index=0
   %one = s32[]{:T(128)} constant(1)
   %next = s32[]{:T(128)} add(%i, %one)
-  ROOT %out = (s32[]{:T(128)}, f32[4,8]{1,0}) tuple(%next, %kernel)
+  ROOT %out = (s32[]{:T(128)}, f32[4,8]{1,0}) tuple(%next, %kernel.12.1)
 }
 
 %test (p.1: (s32[], f32[4,8])) -> pred[] {
@@ -112,7 +112,7 @@ def test_programs_for_tpus_are_read():
     gather, permute = program.collectives()
     assert (gather.kind, gather.count, gather.group_size, gather.result_bytes) == ("all-gather", 5, 2, 8 * 8 * 4)
     assert (permute.kind, permute.count, permute.wire_bytes) == ("collective-permute", 1, 4 * 8 * 4)
-    assert program.custom_calls()["tpu_custom_call"] == 5
+    assert program.custom_calls()["kernel"] == 5
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_programs_for_tpus_are_read():
 )  # fmt: skip
 def test_turns_of_a_loop_follow_from_its_condition(old, new, turns):
     """A condition that is not understood counts as one turn."""
-    assert CompiledProgram(TPU.replace(old, new)).custom_calls()["tpu_custom_call"] == turns
+    assert CompiledProgram(TPU.replace(old, new)).custom_calls()["kernel"] == turns

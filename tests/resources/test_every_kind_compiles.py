@@ -39,7 +39,6 @@ PARTS = 8
 B, T = SIZES["data.batch_size"], SIZES["data.sequence_length"]
 # Batches whose shape depends on the data, at one size: (shape, type).
 OTHER_BATCHES = {
-    "translation": {"source": (B, T), "targets": (B, T)},
     "classification": {"tokens": (B, T), "labels": (B,)},
     "regression": {"tokens": (B, T), "labels": (B,)},
     "tagging": {"tokens": (B, T), "labels": (B, T)},

@@ -12,9 +12,12 @@ import pytest
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.cli.plan_resources import as_json, as_lines
+from zoo.data.pipeline.buckets import bucket_shapes
+from zoo.errors import ConfigError
 from zoo.models import cost
 from zoo.nested import unflatten
 from zoo.resources import resource_plan
+from zoo.resources.abstract_run import abstract_batch
 from zoo.resources.resource_plan import Measured, ResourcePlan, Stage, config_for, make_plan, suggest
 
 SMALL = {
@@ -62,6 +65,7 @@ def test_plans_for_gpus_use_fused_attention(plans):
     assert stage["measured"]["temporaries"] < 6 * scores
     assert set(stage["seconds"]) == {"compute", "memory", "wire"}
     assert all(stage["seconds"].values())
+    assert plan["attention"] == ["cudnn (all layers)"]
     text = "\n".join(plans["fused"]["lines"])
     assert "fits in" in text
     assert "at least" in text
@@ -105,6 +109,7 @@ def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     assert plan.memory - plan.state == 1e9 / 8
     assert as_json(plan)["run"]["tokens"] == plan.tokens
     assert "stage        30 steps of 512 tokens: 64 rows of 8" in as_lines(plan)
+    assert "attention    einsum (all layers), not fused: float32 activations" in as_lines(plan)
 
 
 @pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError, NotImplementedError])
@@ -122,6 +127,16 @@ def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch, error)
     plan = make_plan(configs.resolve(unflatten(SHALLOW)), "v5e")
     assert plan.simulated == "the compiler for v5e failed: INTERNAL: no such layout"
     assert plan.fits
+
+
+def test_translation_is_planned_in_its_widest_batches_and_tasks_are_not():
+    config = configs.resolve(configs.load("translation:multi30k"))
+    widest = bucket_shapes(config.data.sequence_length, config.data.batch_size, config.data.buckets)[-1]
+    shapes = {name: each.shape for name, each in abstract_batch(config).items()}
+    assert shapes == dict.fromkeys(("source", "targets"), (widest.rows, widest.width))
+    task = configs.resolve(configs.load("finetune/regression:tiny"))
+    with pytest.raises(ConfigError, match=r"objective.kind=regression cannot be planned"):
+        abstract_batch(task)
 
 
 def plan_of(config, memory) -> ResourcePlan:

@@ -105,7 +105,7 @@ def gib(size: float) -> str:
 def as_json(plan: "ResourcePlan") -> dict[str, Any]:
     """Returns a plan as plain values: bytes, operations, seconds; those of the whole run as "run"."""
     run = {"steps": plan.steps, "tokens": plan.tokens, "flops": plan.flops, "seconds": plan.run_seconds()}
-    return asdict(plan) | {"memory": plan.memory, "fits": plan.fits, "run": run}
+    return asdict(plan) | {"memory": plan.memory, "limit": plan.limit, "fits": plan.fits, "run": run}
 
 
 def as_lines(plan: "ResourcePlan") -> list[str]:
@@ -120,7 +120,8 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
             f"stage        {stage.steps:,} steps of {stage.tokens:,} tokens: {stage.rows:,} rows of {stage.length:,}"
             for stage in plan.stages[:-1]
         ),
-        f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}; attention {plan.kernel}",
+        f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}",
+        *(f"attention    {line}" for line in plan.attention),
         "",
         "memory of a device" + _of_stage(plan, plan.largest),
         f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
@@ -133,7 +134,7 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
         total += f"   {'fits' if plan.fits else 'DOES NOT FIT'} in the {gib(plan.limit)} that a program can have"
     wire, counts = whole.measured.wire, whole.measured.counts
     kernels = ", ".join(f"{name} {count:,.0f} times" for name, count in whole.measured.kernels.items())
-    lines += [total, *([f"fused attention: {kernels}"] if kernels else [])]
+    lines += [total, *([f"fused kernels: {kernels}"] if kernels else [])]
     lines += ["", "sent by a device in a step" + _of_stage(plan, whole)]
     lines += [f"  {kind:19s} {gib(size):>14s}   {counts[kind]:,.0f} times" for kind, size in wire.items()] or [
         "  nothing" if whole.measured.complete else "  unknown: the compiler ends where the memory does"

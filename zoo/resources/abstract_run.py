@@ -38,17 +38,18 @@ class PlaceholderTokenizer:
 
 
 def abstract_batch(config: ResolvedConfig) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns shapes and types of a training batch.
+    """Returns shapes and types of a training batch; of translation, whose batches have several shapes
+    with as many tokens, those of the widest.
 
     Raises:
-        ConfigError: an objective whose batches depend on the data (tasks, translation).
+        ConfigError: an objective whose batches depend on the data (tasks).
     """
     objective, B, T = config.objective, config.data.batch_size, config.data.sequence_length
     kind = objective.kind
-    if kind not in OBJECTIVE_KINDS.having("text"):
+    if kind not in OBJECTIVE_KINDS.having("text") and kind != "translation":
         raise ConfigError(
             f"objective.kind={kind} cannot be planned: the shape of its batches depends on the data; "
-            "objectives that predict tokens of running text can"
+            "objectives that predict tokens of running text can, and translation"
         )
 
     def ids(*shape: int) -> jax.ShapeDtypeStruct:
@@ -60,6 +61,8 @@ def abstract_batch(config: ResolvedConfig) -> dict[str, jax.ShapeDtypeStruct]:
         batch = {"tokens": ids(B, T), "masked_positions": ids(B, predicted), "targets": ids(B, predicted)}
         batch |= {} if share else {"candidates": ids(B)}
         return batch | ({"segments": ids(B, T), "next": ids(B)} if objective.next_sentence else {})
+    if kind == "translation":
+        return {"source": ids(B, T), "targets": ids(B, T)}
     if kind in (*OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising")):
         source, targets = side_lengths(objective, T)
         return {"source": ids(B, source), "targets": ids(B, targets)}

@@ -17,6 +17,8 @@ BYTES_OF_TYPE = {
 }  # fmt: skip
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 
+TPU_KERNEL = "tpu_custom_call"
+
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
@@ -26,6 +28,7 @@ _BODY = re.compile(r"body=%?([\w.\-]+)")
 _DIRECTION = re.compile(r"direction=(LT|LE)")
 _INDEX = re.compile(r"index=(\d+)")
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
+_NUMBER = re.compile(r"(\.\d+)+$")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 
@@ -200,12 +203,14 @@ class CompiledProgram:
 
     def custom_calls(self) -> dict[str, int]:
         """Returns how often each kernel that XLA did not make itself runs in one call of the program,
-        by its name, e.g. "__cudnn$fmhaSoftmax".
+        by its name, e.g. "__cudnn$fmhaSoftmax". Those of TPUs are called by one name, and have their
+        own in that of the instruction, e.g. "splash_mha_fwd_residuals.1".
         """
         counts: Counter[str] = Counter()
         for instruction, count, _ in self.executions():
             if instruction.opcode == "custom-call" and (found := _TARGET.search(instruction.attributes)):
-                counts[found[1]] += count
+                name = _NUMBER.sub("", instruction.name) if found[1] == TPU_KERNEL else found[1]
+                counts[name] += count
         return dict(sorted(counts.items()))
 
     def collectives(self) -> list[Collective]:

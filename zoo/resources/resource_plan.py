@@ -5,7 +5,7 @@ smallest change with which it fits.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from zoo.layers.attention.kernels import fused, splash
 from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import flatten, unflatten
-from zoo.objectives.attention_kernels import attention_kernels
+from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
 from zoo.resources.abstract_run import abstract_program, lowered_step
 from zoo.resources.attention_stand_in import fused_attention_stand_in, splash_attention_stand_in
@@ -34,8 +34,8 @@ from zoo.training.state import bytes_on_a_device
 USABLE_MEMORY = 0.92
 """Share of a device's memory that a program can have; the rest holds the runtime and fragments."""
 SMALLEST_CHUNK = 1024
-# Targets of custom calls: cuDNN's attention, and kernels in Pallas.
-_FUSED_ATTENTION = re.compile(r"__cudnn\$fmha|tpu_custom_call|mosaic_gpu|__gpu\$xla\.gpu\.triton")
+# cuDNN's attention, splash attention, libtpu's products of groups of rows, kernels in Pallas for GPUs.
+_KERNELS = re.compile(r"__cudnn\$fmha|splash_|ragged-dot(?!-metadata)|mosaic_gpu|__gpu\$xla\.gpu\.triton")
 
 Change = dict[str, Any]
 """{path of a field: its new value}."""
@@ -51,7 +51,8 @@ class Measured:
         counts: number of collectives, by kind.
         kept: (bytes, shape) of the largest arrays that loops carry, largest first.
         repeated: shapes of products in loops that have the rows of the whole batch.
-        kernels: how often each fused attention kernel runs, by its name in the program.
+        kernels: how often each fused kernel runs, by its name in the program: attention, and the
+            products of experts on TPUs.
         complete: False if the compiler only said how much memory the program would need, more than
             there is.
     """
@@ -108,6 +109,8 @@ class ResourcePlan:
             those of `data.length_stages` and `data.batch_stages`.
         warnings: what is likely to be wrong, one sentence each.
         active_parameters: number of parameters that are applied to a token; None without experts.
+        attention: the kernel of each kind of layers on the device, and why it is not the fused one, as
+            a run's first lines say it.
     """
 
     devices: int
@@ -121,6 +124,7 @@ class ResourcePlan:
     stages: tuple[Stage, ...]
     warnings: tuple[str, ...]
     active_parameters: int | None = None
+    attention: tuple[str, ...] = ()
 
     @property
     def whole(self) -> Stage:
@@ -187,17 +191,21 @@ def config_for(config: ResolvedConfig, device: str | None) -> ResolvedConfig:
     """Returns a config with what is chosen by the device written out: the chunk of the loss, and the
     attention kernel where it is the same in all layers.
     """
-    kind = None if device is None else DEVICES[device]
+    platform = _platform(device)
     changes: dict[str, object] = {}
     if config.objective.chunk_tokens == AUTO:
-        platform = "cpu" if kind is None else kind.platform
-        changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform)
-    if kind is not None and config.model.attention.implementation == AUTO:
-        layers = attention_kernels(config, Platform(kind.platform, capability=kind.capability))
+        changes["objective.chunk_tokens"] = default_chunk_tokens(config.model.vocab_size, platform.name)
+    if device is not None and config.model.attention.implementation == AUTO:
+        layers = attention_kernels(config, platform)
         kernels = {layer.kernel.split()[-1] for layer in layers}
         if len(kernels) == 1 and (kernel := kernels.pop()) in ATTENTION_SUPPORT:
             changes["model.attention.implementation"] = kernel
     return configs.resolve(configs.override(config, changes))
+
+
+def _platform(device: str | None) -> Platform:
+    """Returns one device of a kind; a CPU for None."""
+    return Platform("cpu") if device is None else Platform(DEVICES[device].platform, 1, DEVICES[device].capability)
 
 
 def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan:
@@ -214,14 +222,20 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
     Raises:
         ConfigError: the devices do not fit the config, or an objective that cannot be planned.
     """
+    attention = (
+        (config.model.attention.implementation,)
+        if device is None
+        else tuple(kernel_lines(attention_kernels(config, _platform(device))))
+    )
     config, devices = config_for(config, device), jax.devices()
     if not (simulated := why_not_compiled(device, len(devices))):
         try:
-            return _plan(config, device, target_devices(device, len(devices)), "")
+            plan = _plan(config, device, target_devices(device, len(devices)), "")
+            return replace(plan, attention=attention)
         except (jax.errors.JaxRuntimeError, NotImplementedError) as error:
             # JAX asks the GPU of the process, of which there is none, whether cuDNN takes wide heads.
             simulated = f"the compiler for {device} failed: {str(error).splitlines()[0]:.200}"
-    return _plan(config, device, devices, simulated)
+    return replace(_plan(config, device, devices, simulated), attention=attention)
 
 
 def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device], simulated: str) -> ResourcePlan:
@@ -363,7 +377,7 @@ def _measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
         counts=dict(sorted(counts.items())),
         kept=tuple(found.loop_arrays()[:8]),
         repeated=tuple(dict.fromkeys(repeated)),
-        kernels={name: count for name, count in found.custom_calls().items() if _FUSED_ATTENTION.match(name)},
+        kernels={name: count for name, count in found.custom_calls().items() if _KERNELS.match(name)},
     )
 
 
