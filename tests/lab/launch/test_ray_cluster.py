@@ -1,0 +1,111 @@
+"""Sweeps on a Ray cluster of three nodes on this machine, of which one is killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_runs import curves, lines
+
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+ROOT = Path(__file__).parents[3]
+pytestmark = [pytest.mark.promise(reason="a Ray cluster of three nodes is started"), pytest.mark.faults]
+
+EXPERIMENT = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.support.small_runs import small
+from zoo import config
+from zoo.lab.experiment import Experiment, Prerequisite
+
+def get_experiment(size=""):
+    base = small(training__steps=200, training__log_every=10, training__eval_every=0, training__checkpoint_every=40)
+    first = config.override(base, {{"training.steps": 20, "data.batch_size": 4}})
+    return Experiment(
+        name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(), allow=("tokens",),
+        prerequisites={{"first": Prerequisite(first)}},
+        factors={{"start": {{"trained": {{"training.start_from": "prerequisite:first"}}, "fresh": {{"training.start_from": ""}}}}}})
+"""
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Three nodes of one core each; the first one is the head."""
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # By default a node that is silent is given up after half a minute.
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    node = {"num_cpus": 1, "memory": 4 << 30, "object_store_memory": 80 << 20}
+    found = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={**node, "include_dashboard": False, "_system_config": quick}
+    )
+    for _ in range(2):
+        found.add_node(**node)
+    yield found
+    found.shutdown()
+
+
+def parent_of(process):
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def descendants(process):
+    every = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    children = [other for other in every if parent_of(other) == process]
+    return [*children, *(below for child in children for below in descendants(child))]
+
+
+def kill(node):
+    """Kills all processes of a node at once, as when its machine is lost."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    for process in [raylet, *descendants(raylet)]:
+        os.kill(process, signal.SIGKILL)
+
+
+def node_of(run, nodes):
+    """The node that trains a run; None if none does."""
+    process = int((run / ".lock").read_text().split()[1])
+    for node in nodes:
+        if process in descendants(node.all_processes["raylet"][0].process.pid):
+            return node
+    return None
+
+
+def start(folder, *arguments):
+    command = [sys.executable, "-m", "zoo.cli.main", "run", "it.py", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def until(condition, zoo, seconds=200):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert zoo.poll() is None, zoo.communicate()[0]
+        assert time.monotonic() < deadline, "too slow"
+        time.sleep(0.05)
+
+
+def test_a_sweep_outlives_a_node(cluster, tmp_path):
+    (tmp_path / "it.py").write_text(EXPERIMENT)
+    moment = random.SystemRandom().uniform(0, 2)
+    zoo = start(tmp_path, "--output", "spread", f"--ray={cluster.address}")
+    run = tmp_path / "spread/start=fresh-seed0"
+    until(lambda: any((run / "checkpoints").glob("[0-9]*")), zoo)
+    time.sleep(moment)
+    # The head node is not killed: Ray's own state is there.
+    node = node_of(run, [cluster.head_node, *cluster.worker_nodes])
+    kill(node)
+    out = zoo.communicate()[0]
+    print(out)
+    print((run / "log.txt").read_text())
+    assert zoo.returncode == 0, out
