@@ -9,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
-from tests.support.small_runs import curves, lines
+from tests.support.small_runs import curves
+from zoo import load
+from zoo.training.records.run_folder import RunFolder
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -27,7 +31,7 @@ from zoo import config
 from zoo.lab.experiment import Experiment, Prerequisite
 
 def get_experiment(size=""):
-    base = small(training__steps=200, training__log_every=10, training__eval_every=0, training__checkpoint_every=40)
+    base = small(training__steps=1000, training__log_every=10, training__eval_every=0, training__checkpoint_every=50)
     first = config.override(base, {{"training.steps": 20, "data.batch_size": 4}})
     return Experiment(
         name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(), allow=("tokens",),
@@ -41,7 +45,7 @@ def cluster(monkeypatch):
     """Three nodes of one core each; the first one is the head."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    # By default a node that is silent is given up after half a minute.
+    # By default, a node that is silent is given up after half a minute.
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     node = {"num_cpus": 1, "memory": 4 << 30, "object_store_memory": 80 << 20}
     found = cluster_utils.Cluster(
@@ -82,30 +86,61 @@ def node_of(run, nodes):
     return None
 
 
-def start(folder, *arguments):
-    command = [sys.executable, "-m", "zoo.cli.main", "run", "it.py", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def zoo(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "zoo.cli.main", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def until(condition, zoo, seconds=200):
+def output(process):
+    text = process.communicate()[0]
+    assert process.returncode == 0, text
+    return text
+
+
+def until(condition, process, seconds=200):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert zoo.poll() is None, zoo.communicate()[0]
+        assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "too slow"
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def results(folder, name):
+    found = json.loads(output(zoo(folder, "report", name, "--json")))
+    assert found.pop("report") == f"{name}/report.html"
+    return found
+
+
+def parameters(run):
+    from flax import nnx
+
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(nnx.state(load(run).module))]
 
 
 def test_a_sweep_outlives_a_node(cluster, tmp_path):
     (tmp_path / "it.py").write_text(EXPERIMENT)
-    moment = random.SystemRandom().uniform(0, 2)
-    zoo = start(tmp_path, "--output", "spread", f"--ray={cluster.address}")
-    run = tmp_path / "spread/start=fresh-seed0"
-    until(lambda: any((run / "checkpoints").glob("[0-9]*")), zoo)
-    time.sleep(moment)
-    # The head node is not killed: Ray's own state is there.
-    node = node_of(run, [cluster.head_node, *cluster.worker_nodes])
-    kill(node)
-    out = zoo.communicate()[0]
-    print(out)
-    print((run / "log.txt").read_text())
-    assert zoo.returncode == 0, out
+    kill_at = random.SystemRandom().randrange(150, 600)
+    sweep, run = tmp_path / "spread", tmp_path / "spread/start=fresh-seed0"
+    process = zoo(tmp_path, "run", "it.py", "--output=spread", f"--ray={cluster.address}")
+    until(lambda: RunFolder(run).tail().step >= kill_at, process)
+    kill(node_of(run, [cluster.head_node, *cluster.worker_nodes]))
+    out = output(process)
+    assert "retry    start=fresh seed 0: Ray has started it again" in out
+    assert "report: spread/report.html" in out
+    assert "continuing from step " in (run / "log.txt").read_text(), f"killed at {kill_at}"
+    output(zoo(tmp_path, "run", "it.py", "--output=together"))
+    folders = [path.parent.name for path in sorted(sweep.glob("*/status.json"))]
+    assert len(folders) == 3
+    for name in folders:
+        here, there = sweep / name, tmp_path / "together" / name
+        assert json.loads((here / "status.json").read_text())["state"] == "done"
+        assert (here / "log.txt").read_text().count("done: ") == 1
+        assert curves(here) == curves(there)
+        for mine, theirs in zip(parameters(here), parameters(there), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert results(tmp_path, "spread") == results(tmp_path, "together")
