@@ -320,7 +320,7 @@ def write_trials(folder, **content):
 
 
 def following(sweep):
-    """The number of the script that was submitted last, if it goes on with the command, and its words."""
+    """The script that was submitted last and goes on with the command, and the words of that."""
     script = max((sweep / "slurm").glob("*.sh"), key=lambda path: int(path.stem))
     command = shlex.split(script.read_text().splitlines()[-1])
     assert command[:4] == ["exec", sys.executable, "-m", "zoo.cli.main"]
@@ -347,7 +347,9 @@ def test_tuning_runs_are_followed_by_the_arms_and_these_by_the_report(zoo, clust
     cluster.queue(*(f"100_{index}|PENDING|None" for index in range(8)), "101|PENDING|Dependency")
     assert zoo(*arguments)[0] == 0
     assert zoo(*arguments, "--fresh")[0] == 2
-    line = "error: what follows in runs/norms/tuning is in SLURM's queue: wait for them, or cancel them with scancel 101\n"
+    line = (
+        "error: what follows in runs/norms/tuning is in SLURM's queue: wait for them, or cancel them with scancel 101\n"
+    )
     cluster.queue("101|PENDING|Dependency")
     assert zoo("run", "norms.py", "--tune", "optimizer.learning_rate=0.001,0.002")[::2] == (2, line)
     assert len(cluster.calls()) == 2

@@ -37,8 +37,7 @@ def import_ray():
         import ray
     except ImportError as error:
         raise ConfigError(
-            f"--ray: the package ray cannot be imported ({one_line(error)}); "
-            "install it with: pip install 'ablation-zoo[ray]'"
+            f"--ray needs the package ray, which cannot be imported ({one_line(error)}): pip install ray"
         ) from error
     return ray
 
