@@ -150,6 +150,7 @@ def test_ray_starts_tasks_after_their_prerequisites(zoo, ray, tmp_path):
     assert (init["address"], last) == ("local", ("shutdown", {}))
 
 
+@pytest.mark.promise(reason="tuned sweeps are run by each scheduler")
 def test_tuning_and_looks_follow_when_the_tasks_have_ended(zoo, ray, tmp_path):
     arguments = (
         "norms.py",
