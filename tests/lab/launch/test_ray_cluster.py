@@ -4,8 +4,7 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from zoo import config
 from zoo.lab.experiment import Experiment, Prerequisite
 
 def get_experiment(size=""):
-    base = small(training__steps=1000, training__log_every=10, training__eval_every=0, training__checkpoint_every=50)
+    base = small(training__steps=800, training__log_every=10, training__eval_every=0, training__checkpoint_every=50)
     first = config.override(base, {{"training.steps": 20, "data.batch_size": 4}})
     return Experiment(
         name="staged", question="Does it help?", base=base, seeds=(0,), contrasts=(), allow=("tokens",),
@@ -88,61 +87,56 @@ def node_of(run, nodes):
     return None
 
 
-def zoo(folder, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "zoo.cli.main", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def kill_node_at(step, run, nodes):
+    """Starts a thread that kills the node which trains a run, once it has written that step."""
 
+    def main():
+        deadline = time.monotonic() + 400
+        while RunFolder(run).tail().step < step and time.monotonic() < deadline:
+            time.sleep(0.02)
+        kill(node_of(run, nodes))
 
-def output(process):
-    text = process.communicate()[0]
-    assert process.returncode == 0, text
-    return text
-
-
-def until(condition, process, seconds=200):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, "too slow"
-        time.sleep(0.02)
+    thread = threading.Thread(target=main, daemon=True)
+    thread.start()
+    return thread
 
 
 @pytest.fixture
-def results(tmp_path, monkeypatch, capsys):
-    """Returns what the report of a sweep says, without its figures."""
+def zoo(tmp_path, monkeypatch, capsys):
+    """Calls `zoo` in a folder with the experiment; figures are left out. Returns the output."""
+    (tmp_path / "it.py").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(build, "write_figures", lambda sweep, folder: [])
 
-    def read(name):
-        assert main(["report", name, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found.pop("report") == f"{name}/report.html"
-        return found
+    def call(*arguments):
+        code = main(list(arguments))
+        out = capsys.readouterr().out
+        assert code == 0, out
+        return out
 
-    return read
+    return call
+
+
+def results(zoo, name):
+    found = json.loads(zoo("report", name, "--json"))
+    assert found.pop("report") == f"{name}/report.html"
+    return found
 
 
 def parameters(run):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(load(run).parameters)]
 
 
-def test_a_sweep_outlives_a_node(cluster, results, tmp_path):
-    (tmp_path / "it.py").write_text(EXPERIMENT)
-    kill_at = random.SystemRandom().randrange(150, 600)
+def test_a_sweep_outlives_a_node(cluster, zoo, tmp_path):
+    kill_at = random.SystemRandom().randrange(150, 500)
     sweep, run = tmp_path / "spread", tmp_path / "spread/start=fresh-seed0"
-    process = zoo(tmp_path, "run", "it.py", "--output=spread", f"--ray={cluster.address}")
-    until(lambda: RunFolder(run).tail().step >= kill_at, process)
-    kill(node_of(run, [cluster.head_node, *cluster.worker_nodes]))
-    out = output(process)
+    thread = kill_node_at(kill_at, run, [cluster.head_node, *cluster.worker_nodes])
+    out = zoo("run", "it.py", "--output=spread", f"--ray={cluster.address}")
+    thread.join(1)
+    assert not thread.is_alive()
     assert "retry    start=fresh seed 0: Ray has started it again" in out
-    assert "report: spread/report.html" in out
     assert "continuing from step " in (run / "log.txt").read_text(), f"killed at {kill_at}"
-    output(zoo(tmp_path, "run", "it.py", "--output=together"))
+    zoo("run", "it.py", "--output=together")
     folders = [path.parent.name for path in sorted(sweep.glob("*/status.json"))]
     assert len(folders) == 3
     for name in folders:
@@ -152,4 +146,4 @@ def test_a_sweep_outlives_a_node(cluster, results, tmp_path):
         assert curves(here) == curves(there)
         for mine, theirs in zip(parameters(here), parameters(there), strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    assert results("spread") == results("together")
+    assert results(zoo, "spread") == results(zoo, "together")

@@ -59,6 +59,8 @@ class RayCluster:
         options: dict[str, Any] = {"address": self._address, "log_to_driver": False, "logging_level": "ERROR"}
         if self._address == LOCAL:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            # Ray's processes would give way to others, unlike those of a sweep without it.
+            os.environ.setdefault("RAY_worker_niceness", "0")
             options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         ray = import_ray()
         try:
