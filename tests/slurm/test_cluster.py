@@ -176,7 +176,7 @@ def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):
 
 
 def test_looks_and_the_report_follow_by_themselves(slurm, zoo, tmp_path):
-    """The job after the first runs adds a seed and the job after that; this one ends with the report."""
+    """The job after the first runs adds a seed, and another job, which writes the report."""
     zoo("run", "it.py:4", "--until-decided", "--max-seeds", "3", "--slurm", "--output", "looks")
     slurm.until(lambda: queue_is_empty(slurm))
     sweep = tmp_path / "looks"
