@@ -24,11 +24,15 @@ import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.small_runs import small
 from zoo import config
-from zoo.lab.experiment import Experiment
-from zoo.lab.experiment import Prerequisite
+from zoo.lab.experiment import Contrast, Experiment, Prerequisite, Side, levels
 
 def get_experiment(size="12"):
     base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)
+    if size == "4":
+        arms = levels("model.norm.placement", "pre", "post")
+        pre, post = Side({{"norm": "pre"}}), Side({{"norm": "post"}})
+        contrasts = (Contrast("pre wins", pre, post, "superiority", 0.0, "pre ends below post"),)
+        return Experiment(name="looks", question="?", base=base, factors={{"norm": arms}}, seeds=(0, 1), contrasts=contrasts)
     if size != "12":
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     base = config.override(base, {{"model.ffn.kind": "relu_power"}})
@@ -169,3 +173,14 @@ def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):
     for ours, theirs in zip(one, two, strict=True):
         for name in {"train/loss", "eval/loss", "tokens"} & ours.keys():
             assert theirs[name] == pytest.approx(ours[name], rel=1e-5)
+
+
+def test_looks_and_the_report_follow_by_themselves(slurm, zoo, tmp_path):
+    """The job after the first runs adds a seed, and another job, which writes the report."""
+    zoo("run", "it.py:4", "--until-decided", "--max-seeds", "3", "--slurm", "--output", "looks")
+    slurm.until(lambda: queue_is_empty(slurm))
+    sweep = tmp_path / "looks"
+    assert [len(job["runs"]) for job in json.loads((sweep / "slurm/jobs.json").read_text())["jobs"]] == [4, 0, 2, 0]
+    assert {run["state"] for run in states(zoo, "looks").values()} == {"done"}
+    assert (sweep / "report.html").exists()
+    assert "report: looks/report.html" in (sweep / f"slurm/{jobs(sweep)[-1]}.txt").read_text()

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known, rest = parser.parse_known_args(arguments)
     if rest and not getattr(known, "takes_overrides", False):
         raise parser.unknown(rest, f"zoo {name}")
-    known.overrides = rest
+    known.overrides, known.words = rest, arguments
     plugin_options.load(known)
     return known.handler(known)
 

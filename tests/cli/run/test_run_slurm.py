@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -155,10 +156,6 @@ def test_a_dry_run_needs_no_cluster_and_writes_nothing(zoo, tmp_path):
         ),
         (["--partition", "gpu", "--nodes", "2"], "--partition, --nodes: only with --slurm"),
         (["--sbatch=--exclusive"], "--sbatch: only with --slurm"),
-        (
-            ["--slurm", "--until-decided"],
-            "--until-decided waits for results before it adds seeds, and --slurm returns at once; use one of them",
-        ),
         (["--slurm", "--dry-run", "--nodes", "3"], "--nodes: data.batch_size=2 is not divisible by 3 processes"),
         (["--slurm", "--dry-run", "--sbatch=--array=3"], "--sbatch --array=3: --array is set by zoo run itself"),
         (
@@ -313,25 +310,102 @@ def test_status_imports_no_heavy_libraries():
     assert done.stdout.strip() == "[]"
 
 
-def test_arms_wait_for_their_tuning_runs(zoo, cluster, tmp_path):
-    arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
-    code, out, err = zoo(*arguments)
+def write_trials(folder, **content):
+    """Ends the tuning runs of a folder, with a minimum of the loss near 0.0018."""
+    for config_file in folder.glob("*/config.json"):
+        rate = json.loads(config_file.read_text())["optimizer"]["learning_rate"]
+        loss = 2 + 0.2 * math.log(rate / 0.0018) ** 2 + 1e-4 * math.sin(1e5 * rate)
+        write_status(config_file.parent, **{"state": "done", "step": 40, **content})
+        (config_file.parent / "metrics.jsonl").write_text(json.dumps({"step": 40, "eval/loss": loss}) + "\n")
+
+
+def following(sweep):
+    """The script that was submitted last and goes on with the command, and the words of that."""
+    script = max((sweep / "slurm").glob("*.sh"), key=lambda path: int(path.stem))
+    command = shlex.split(script.read_text().splitlines()[-1])
+    assert command[:4] == ["exec", sys.executable, "-m", "zoo.cli.main"]
+    return script.name, command[4:]
+
+
+def test_tuning_runs_are_followed_by_the_arms_and_these_by_the_report(zoo, cluster, tmp_path, monkeypatch):
+    arguments = ("run", "norms.py", "--slurm", "--partition", "gpu", "--tune", "optimizer.learning_rate=0.001,0.002")
+    code, out, err = zoo(*arguments, "--fresh")
     assert (code, err) == (0, "")
-    assert "when these are done, the same command submits what follows from them" in out
-    assert [folder for folder, _ in cluster.calls()] == [str(tmp_path / "runs/norms/tuning")]
-    trials = tmp_path / "runs/norms/tuning"
-    cluster.queue("100_0|PENDING|None")
+    assert "when they have ended, a job submits what follows from them, or writes the report" in out
+    sweep, trials = tmp_path / "runs/norms", tmp_path / "runs/norms/tuning"
+    assert cluster.calls() == [
+        [str(trials), "--parsable slurm/1.sh"],
+        [str(trials), "--parsable --dependency=afterany:100 slurm/2.sh"],
+    ]
+    # What continues a sweep does not archive it.
+    assert following(trials) == ("2.sh", list(arguments))
+    text = (trials / "slurm/2.sh").read_text()
+    assert "#SBATCH --partition=gpu\n" in text
+    assert f"\ncd -- {tmp_path} || exit 1\n" in text
+    assert not [line for line in text.splitlines() if "array" in line]
+    # The command is repeated by hand: runs and what follows are in the queue already.
+    cluster.queue(*(f"100_{index}|PENDING|None" for index in range(8)), "101|PENDING|Dependency")
+    assert zoo(*arguments)[0] == 0
     assert zoo(*arguments, "--fresh")[0] == 2
-    assert trials.exists()
-    cluster.queue()
-    # The bracket is followed by the values around the best of it, and these by the arms.
-    for following, submitted in (("runs/norms/tuning", 4 * (4 * 3 - 1)), ("runs/norms", 8)):
-        for config_file in trials.glob("*/config.json"):
-            rate = json.loads(config_file.read_text())["optimizer"]["learning_rate"]
-            loss = 2 + 0.2 * math.log(rate / 0.0018) ** 2 + 1e-4 * math.sin(1e5 * rate)
-            write_status(config_file.parent, state="done", step=40)
-            (config_file.parent / "metrics.jsonl").write_text(json.dumps({"step": 40, "eval/loss": loss}) + "\n")
+    line = (
+        "error: what follows in runs/norms/tuning is in SLURM's queue: wait for them, or cancel them with scancel 101\n"
+    )
+    cluster.queue("101|PENDING|Dependency")
+    assert zoo("run", "norms.py", "--tune", "optimizer.learning_rate=0.001,0.002")[::2] == (2, line)
+    assert len(cluster.calls()) == 2
+    # Job 101 goes on with the values around the best of the bracket, job 103 with the arms.
+    for job, folder, runs in ((101, trials, 4 * (4 * 3 - 1)), (103, sweep, 8)):
+        monkeypatch.setenv("SLURM_JOB_ID", str(job))
+        cluster.queue(f"{job}|RUNNING|None")
+        write_trials(trials)
         code, out, err = zoo(*arguments)
         assert (code, err) == (0, "")
-        assert cluster.calls()[-1][0] == str(tmp_path / following)
-        assert f"submitted: {submitted} runs as jobs" in out
+        assert f"submitted: {runs} runs as jobs {job + 1}\n" in out
+        assert cluster.calls()[-1][0] == str(folder)
+        assert f"--dependency=afterany:{job + 1} " in cluster.calls()[-1][1]
+    # The last one writes the report.
+    monkeypatch.setenv("SLURM_JOB_ID", "105")
+    cluster.queue("105|RUNNING|None")
+    write_trials(sweep)
+    calls = len(cluster.calls())
+    assert "report: runs/norms/report.html" in zoo(*arguments)[1]
+    assert len(cluster.calls()) == calls
+
+
+def test_a_job_that_goes_on_does_not_submit_failed_runs_again(zoo, cluster, tmp_path, monkeypatch):
+    arguments = ("run", "norms.py", "--slurm", "--tune", "optimizer.learning_rate=0.001,0.002")
+    zoo(*arguments)
+    write_trials(tmp_path / "runs/norms/tuning")
+    failed = sorted((tmp_path / "runs/norms/tuning").glob("*/status.json"))[0].parent
+    write_status(failed, state="failed", step=3, reason="boom")
+    with monkeypatch.context() as patch:
+        patch.setenv("SLURM_JOB_ID", "101")
+        cluster.queue("101|RUNNING|None")
+        code, _, err = zoo(*arguments)
+    assert (code, len(cluster.calls())) == (1, 2)
+    assert err.startswith("error: 1 of 8 runs were not finished (")
+    assert err.endswith("), and what follows needs them; the command that started the sweep submits them again\n")
+    # That command does, with the next values of the other arms; what follows waits for the new job.
+    cluster.queue()
+    assert f"submitted: {1 + 3 * (4 * 3 - 1)} runs as jobs 102\n" in zoo(*arguments)[1]
+    assert cluster.calls()[-1][1].startswith("--parsable --dependency=afterany:102 ")
+
+
+def test_looks_follow_the_runs(zoo, cluster, tmp_path, monkeypatch):
+    arguments = ("run", "norms.py", "--slurm", "--until-decided", "--seeds", "2", "--max-seeds", "3")
+    assert zoo(*arguments)[0] == 0
+    sweep = tmp_path / "runs/norms"
+    assert following(sweep) == ("2.sh", list(arguments))
+    monkeypatch.setenv("SLURM_JOB_ID", "101")
+    cluster.queue("101|RUNNING|None")
+    for index, path in enumerate(sorted(sweep.glob("*/config.json"))):
+        write_status(path.parent, state="done", step=40)
+        # Losses that decide nothing.
+        loss = 2 + math.sin(index)
+        (path.parent / "metrics.jsonl").write_text(json.dumps({"step": 40, "eval/loss": loss}) + "\n")
+    code, out, err = zoo(*arguments)
+    assert (code, err) == (0, "")
+    assert "Undecided (" in out
+    assert "submitted: 4 runs as jobs 102\n" in out
+    assert f"(\n    {RUNS[0].replace('seed0', 'seed2')}\n" in (sweep / "slurm/3.sh").read_text()
+    assert json.loads((sweep / "experiment.json").read_text())["seeds"] == [0, 1, 2]

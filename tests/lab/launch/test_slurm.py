@@ -15,6 +15,7 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
+from zoo.lab.launch.run_outcome import record_outcome
 from zoo.lab.launch.slurm import (
     JobArray,
     SlurmLauncher,
@@ -25,7 +26,6 @@ from zoo.lab.launch.slurm import (
     path_problems,
 )
 from zoo.lab.launch.slurm_queue import queued_jobs, read_jobs, record_job, run_slurm_command
-from zoo.lab.launch.slurm_task import record_outcome
 from zoo.lab.launch.sweep_folder import write_status
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
@@ -246,7 +246,7 @@ def test_a_run_without_progress_is_not_requeued_forever(task):
 def test_a_run_with_progress_is_always_requeued(tmp_path):
     for step in (5, 6, 7, 8, 9):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
-        assert record_outcome(tmp_path, 75) == 75
+        assert record_outcome(tmp_path, 75, "") == 75
 
 
 def test_arrays_wait_for_their_prerequisites(monkeypatch):

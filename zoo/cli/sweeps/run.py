@@ -28,10 +28,11 @@ EPILOG = """examples:
   zoo run experiments/feedforward.py --corpus text:corpus.txt
   zoo run experiments/norm_placement.py --population
   zoo run experiments/norm_placement.py:gpu --slurm --partition gpu --gpus-per-node 4 --time 4:00:00 --dry-run
+  zoo run experiments/norm_placement.py:gpu --ray auto --gpus-per-node 1
 
 Ctrl-C asks the active runs to save, then ends; a second Ctrl-C, at least a second later, kills them.
 exit codes: 0 all runs ended, 1 a run failed, 2 bad experiment or flags, 75 stopped by a signal, everything saved;
-with --slurm 0 as soon as the jobs are in the queue"""
+with --slurm 0 as soon as the jobs are in the queue, with --emit as soon as the file is written"""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -63,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--device needs --devices")
     if args.json and not args.dry_run:
         raise ConfigError("--json needs --dry-run; zoo report DIR --json prints the results of a sweep")
-    if args.json and (args.devices or args.slurm):
+    if args.json and (args.devices or args.slurm or args.emit):
         raise ConfigError(
-            "--json prints arms and runs: leave out --devices and --slurm; zoo plan CONFIG --json plans one"
+            "--json prints arms and runs: leave out --devices, --slurm and --emit; zoo plan CONFIG --json plans one"
         )
     # Imported here because --help and mistakes in flags need none of it.
     from zoo.cli.console import make_console
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
         max_seeds=(args.max_seeds or 10) if args.until_decided else None,
         population=launch_options.population_policy(args),
         slurm=launch_options.slurm_options(args) if args.slurm else None,
+        tasks=launch_options.task_options(args),
+        words=args.words,
     )
     console = make_console(quiet=args.json)
     show_plan = functools.partial(_show_resources, args.devices, args.device) if args.devices else None

@@ -60,13 +60,24 @@ def plan_processes(
     runs = list(runs)
     if has_accelerator():
         return CpuProcesses(jobs or 1)
-    small = all(run.arm.parameters["total"] <= SMALL_PARAMETERS for run in runs)
     if jobs is None:
-        jobs = max(1, min(available_cores(), pending, _fitting())) if small and not one_by_default else 1
+        several = _are_small(runs) and not one_by_default
+        jobs = max(1, min(available_cores(), pending, _fitting())) if several else 1
+    return CpuProcesses(jobs, planned_threads(folder, runs))
+
+
+def planned_threads(folder: Path, runs: Iterable[PlannedRun]) -> int | None:
+    """Returns the threads of XLA in each run of a sweep on a CPU; None for its own default, and where
+    the user has set it.
+    """
     if any(name in os.environ for name in USER_THREADS):
-        return CpuProcesses(jobs)
-    recorded = _recorded_threads(folder, runs)
-    return CpuProcesses(jobs, recorded or (1 if small else None))
+        return None
+    runs = list(runs)
+    return _recorded_threads(folder, runs) or (1 if _are_small(runs) else None)
+
+
+def _are_small(runs: Iterable[PlannedRun]) -> bool:
+    return all(run.arm.parameters["total"] <= SMALL_PARAMETERS for run in runs)
 
 
 def _recorded_threads(folder: Path, runs: Iterable[PlannedRun]) -> int | None:

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,8 @@ from typing import IO
 from zoo.config import ResolvedConfig
 from zoo.lab.launch.display import PlainDisplay
 from zoo.lab.launch.populations import PopulationPolicy
+from zoo.lab.launch.run_outcome import prerequisite_problem
+from zoo.lab.launch.stop_signals import StopSignals
 from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.warm_process import WarmProcess
@@ -31,9 +33,6 @@ from zoo.training.records.run_folder import FolderState
 POLL_SECONDS = 0.1
 # Whether processes that have trained a run train others after it.
 REUSE_PROCESSES = True
-# Signals within this time count as one.
-REPEATED_SECONDS = 1.0
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,12 @@ class ProcessPool:
         self._idle: dict[int, WarmProcess] = {}
         self._retried: set[str] = set()
         self._final_states: dict[str, FolderState] = {}
-        self._stop_time: float | None = None
+        self._signals = StopSignals(self._stop)
 
     @property
     def stopped(self) -> bool:
         """Whether a signal ended the pool before all runs had ended."""
-        return self._stop_time is not None
+        return self._signals.stopped
 
     def run(self) -> dict[str, FolderState]:
         """Trains all runs and returns the final state of every run that was started, by folder.
@@ -114,7 +113,7 @@ class ProcessPool:
         The first SIGINT, SIGTERM or SIGHUP asks the active runs to save and starts no others; a
         second one kills them.
         """
-        with self._display, self._handling_signals():
+        with self._display, self._signals.handled():
             try:
                 announced = False
                 while self._workers or (self._waiting and not self.stopped):
@@ -138,24 +137,7 @@ class ProcessPool:
                     process.wait()
         return self._final_states
 
-    @contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        # Under nohup, SIGHUP is ignored and must stay so.
-        handled = [
-            number for number in STOP_SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-        ]
-        before = {number: signal.signal(number, self._on_signal) for number in handled}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        # A closing terminal, for example, sends two signals within moments.
-        if self._stop_time is not None and time.monotonic() - self._stop_time < REPEATED_SECONDS:
-            return
-        again, self._stop_time = self._stop_time is not None, time.monotonic()
+    def _stop(self, again: bool) -> None:
         for worker in self._workers:
             if not again:
                 worker.stop()
@@ -188,8 +170,7 @@ class ProcessPool:
         return ready
 
     def _fail_without_prerequisite(self, run: PlannedRun, needed: PlannedRun, state: FolderState) -> None:
-        why = f": {state.reason}" if state.reason else ""
-        reason = f"it starts from {needed.name}, which is {'missing' if state.name == 'new' else state.name}{why}"
+        reason = prerequisite_problem(needed.name, state)
         try:
             write_config(self._folder, run)
             write_status(self._folder / run.folder, "failed", run.arm.steps, reason)
@@ -204,7 +185,8 @@ class ProcessPool:
                 folder = self._folder / run.folder
                 write_config(self._folder, run)
                 log = folder / "log.txt"
-                attempts.append(_Attempt(run, folder, log.stat().st_size if log.exists() else 0, _version(folder)))
+                log.touch()
+                attempts.append(_Attempt(run, folder, log.stat().st_size, _version(folder)))
             with open(attempts[0].folder / "log.txt", "ab") as log:
                 slot, process = self._process(attempts, log)
         except OSError as error:

@@ -11,12 +11,13 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zoo.errors import ConfigError, Preempted
-from zoo.lab.launch.slurm_queue import SLURM_FOLDER, SubmittedJob, record_job, run_slurm_command
-from zoo.lab.launch.slurm_task import ATTEMPT_FILE
+from zoo.lab.launch.run_outcome import ATTEMPT_FILE
+from zoo.lab.launch.run_task import open_prerequisites
+from zoo.lab.launch.slurm_queue import SLURM_FOLDER, SubmittedJob, queued_continuations, record_job, run_slurm_command
 from zoo.lab.launch.worker import write_config
 from zoo.lab.planning.arm import PlannedRun
 
@@ -124,10 +125,10 @@ def group_into_arrays(runs: Sequence[PlannedRun]) -> list[JobArray]:
     Args:
         runs: unfinished runs, prerequisites before the runs that need them.
     """
-    unfinished = {run.folder for run in runs}
+    needs = open_prerequisites(runs)
     groups: dict[tuple[str, ...], list[PlannedRun]] = {}
     for run in runs:
-        groups.setdefault(tuple(needed.folder for needed in run.needs if needed.folder in unfinished), []).append(run)
+        groups.setdefault(needs[run.folder], []).append(run)
     return [
         JobArray(tuple(group[start : start + MAX_ARRAY_SIZE]), needs)
         for needs, group in groups.items()
@@ -144,13 +145,11 @@ def batch_script(array: JobArray, sweep: Path, name: str, options: SlurmOptions)
         name: name of the sweep.
         options: options of each job.
     """
-    # % starts a pattern of SLURM, also in the sweep's path.
-    output = os.path.join(os.path.abspath(sweep), SLURM_FOLDER).replace("%", "%%")
     tasks = f"0-{len(array.runs) - 1}" + (f"%{options.max_parallel}" if options.max_parallel else "")
     directives = [
-        f"--job-name={re.sub(r'[^A-Za-z0-9._=+-]+', '-', name)[:60]}",
+        f"--job-name={_job_name(name)}",
         f"--array={tasks}",
-        f"--output={output}/%A_%a.txt",
+        f"--output={_output_folder(sweep)}/%A_%a.txt",
         "--open-mode=append",
         "--requeue",
         f"--signal=TERM@{options.grace}",
@@ -187,6 +186,40 @@ exit "$code"
 """
 
 
+def continuation_script(command: Sequence[str], sweep: Path, name: str, options: SlurmOptions) -> str:
+    """Returns the batch script of the job that calls `zoo run` again when the runs have ended.
+
+    Args:
+        command: the words after `zoo`.
+        sweep, name, options: as for `batch_script`. The job asks for the resources of a run on one
+            node, which the cluster is known to have.
+    """
+    directives = [
+        f"--job-name={_job_name(name)}",
+        f"--output={_output_folder(sweep)}/%j.txt",
+        "--open-mode=append",
+        *replace(options, nodes=1, tasks_per_node=1).directives(),
+    ]
+    lines = "\n".join(f"#SBATCH {_directive(one)}" for one in directives)
+    return f"""\
+#!/bin/bash
+# Written by `zoo run --slurm`: submits what follows from the runs, or writes the report.
+{lines}
+
+cd -- {shlex.quote(os.getcwd())} || exit 1
+exec {shlex.join([sys.executable, "-m", "zoo.cli.main", *command])}
+"""
+
+
+def _job_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:60]
+
+
+def _output_folder(sweep: Path) -> str:
+    # % starts a pattern of SLURM, also in the sweep's path.
+    return os.path.join(os.path.abspath(sweep), SLURM_FOLDER).replace("%", "%%")
+
+
 def _directive(option: str) -> str:
     """Returns an option as sbatch reads it from a script: quoted if it has special characters."""
     if re.fullmatch(r"[A-Za-z0-9_./:=,%@+*\[\]-]+", option):
@@ -221,17 +254,31 @@ class SlurmLauncher:
         name: name of the sweep.
         options: options of each job.
         submitted: jobs that were submitted earlier and are still in the queue, by the run's folder.
+        continuation: words after `zoo` of the command that goes on when the runs have ended; empty if
+            nothing follows.
     """
 
-    def __init__(self, name: str, options: SlurmOptions, submitted: Mapping[str, SubmittedJob] | None = None):
+    def __init__(
+        self,
+        name: str,
+        options: SlurmOptions,
+        submitted: Mapping[str, SubmittedJob] | None = None,
+        continuation: Sequence[str] = (),
+    ):
         self._name, self._options, self._submitted = name, options, dict(submitted or {})
+        self._continuation = continuation
 
     def preview(self, runs: Sequence[PlannedRun], folder: Path) -> Iterator[str]:
         """Yields what `launch` would submit: the script of each array and its call of sbatch."""
-        for number, array in enumerate(self._arrays(runs), _next_number(folder)):
+        number = _next_number(folder)
+        for array in self._arrays(runs):
             waits = f"  # waits for {', '.join(array.needs)}" if array.needs else ""
             script = batch_script(array, folder, self._name, self._options)
             yield f"{script}\n# sbatch {SLURM_FOLDER}/{number}.sh{waits}\n"
+            number += 1
+        if runs and self._continuation:
+            script = continuation_script(self._continuation, folder, self._name, self._options)
+            yield f"{script}\n# sbatch {SLURM_FOLDER}/{number}.sh  # waits for the end of all\n"
 
     def launch(self, runs: Sequence[PlannedRun], folder: Path) -> list[str]:
         """Submits the runs that are not in the queue yet; returns the ids of their jobs.
@@ -253,10 +300,8 @@ class SlurmLauncher:
                 "--kill-on-invalid-dep=yes",
             ]
             try:
-                command = ["sbatch", "--parsable", *(waits if array.needs else []), f"{SLURM_FOLDER}/{path.name}"]
-                output = run_slurm_command(command, folder)
+                job = _submit(folder, path, waits if array.needs else [])
             except ConfigError as error:
-                path.unlink()
                 raise ConfigError(
                     [
                         *error.problems,
@@ -267,11 +312,24 @@ class SlurmLauncher:
                         ),
                     ]
                 ) from error
-            job = output.strip().partition(";")[0]
             record_job(folder, job, path, [run.folder for run in array.runs], array.needs)
             tasks |= {run.folder: f"{job}_{index}" for index, run in enumerate(array.runs)}
             job_ids.append(job)
+        if runs and self._continuation:
+            self._continue_after(folder, job_ids)
         return job_ids
+
+    def _continue_after(self, folder: Path, job_ids: Sequence[str]) -> None:
+        """Submits the job that goes on after those in the queue, unless there is one already."""
+        if not job_ids and queued_continuations(folder):
+            return
+        earlier = (job.task.partition("_")[0] for job in self._submitted.values())
+        path = folder / SLURM_FOLDER / f"{_next_number(folder)}.sh"
+        script = continuation_script(self._continuation, folder, self._name, self._options)
+        path.write_text(script, encoding="utf-8")
+        # Whether they have succeeded or not: the command says which have failed.
+        job = _submit(folder, path, [f"--dependency=afterany:{':'.join(dict.fromkeys([*earlier, *job_ids]))}"])
+        record_job(folder, job, path, [], [])
 
     def _arrays(self, runs: Sequence[PlannedRun]) -> list[JobArray]:
         """Returns the arrays of the runs that are not in the queue.
@@ -283,6 +341,20 @@ class SlurmLauncher:
             for array in group_into_arrays(runs)
         ]
         return [array for array in left if array.runs]
+
+
+def _submit(folder: Path, script: Path, options: Sequence[str]) -> str:
+    """Submits a script; returns the id of its job.
+
+    Raises:
+        ConfigError: sbatch is missing or fails; the script is removed.
+    """
+    try:
+        output = run_slurm_command(["sbatch", "--parsable", *options, f"{SLURM_FOLDER}/{script.name}"], folder)
+    except ConfigError:
+        script.unlink()
+        raise
+    return output.strip().partition(";")[0]
 
 
 def _next_number(folder: Path) -> int:

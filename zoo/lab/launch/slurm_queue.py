@@ -66,9 +66,31 @@ def read_jobs(sweep: Path) -> dict[str, SubmittedJob]:
 
 
 def record_job(sweep: Path, job: str, script: Path, runs: Sequence[str], needs: Sequence[str]) -> None:
-    """Records a job array whose task i trains `runs[i]`."""
+    """Records a job array whose task i trains `runs[i]`; without runs, the job that goes on when they
+    have ended.
+    """
     entry = {"id": job, "script": script.name, "runs": list(runs), "needs": list(needs)}
     write_json(sweep / SLURM_FOLDER / JOBS_FILE, {"jobs": [*_entries(sweep), entry]})
+
+
+def is_continuation(sweep: Path) -> bool:
+    """Returns whether this process is a job of the sweep that goes on after its runs."""
+    own = os.environ.get("SLURM_JOB_ID")
+    return own is not None and own in _continuations(sweep)
+
+
+def queued_continuations(sweep: Path) -> list[str]:
+    """Returns the jobs in the queue that go on after the sweep's runs, without that of this process.
+
+    Raises:
+        ConfigError: SLURM does not answer.
+    """
+    jobs = {job: SubmittedJob(job) for job in _continuations(sweep) if job != os.environ.get("SLURM_JOB_ID")}
+    return list(queued_jobs(sweep, jobs) or {})
+
+
+def _continuations(sweep: Path) -> list[str]:
+    return [str(job["id"]) for job in _entries(sweep) if isinstance(job, dict) and "id" in job and not job.get("runs")]
 
 
 def _entries(sweep: Path) -> list[dict[str, Any]]:

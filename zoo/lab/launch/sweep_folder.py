@@ -42,8 +42,12 @@ def read_planned_state(sweep: Path, run: PlannedRun) -> FolderState:
 
 
 def is_starting(sweep: Path, run: RunFolder) -> bool:
-    """Whether a process has taken a run and has written no status yet: it loads and compiles."""
-    return not run.status and (run.path / "config.json").exists() and (is_held(run.path) or is_held(sweep))
+    """Whether a process has taken a run and has written no status yet: it loads and compiles.
+
+    A run that waits for a scheduler has its config.json, and no log.
+    """
+    begun = (run.path / "config.json").exists() and (run.path / "log.txt").exists()
+    return not run.status and (is_held(run.path) or (begun and is_held(sweep)))
 
 
 def started_at(run: RunFolder) -> float | None:

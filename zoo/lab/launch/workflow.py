@@ -4,17 +4,17 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from zoo.config import ResolvedConfig, check_records, plugins
-from zoo.errors import ConfigError, DataError, Preempted
+from zoo.errors import ConfigError, DataError, Preempted, ZooError, listed
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
-from zoo.lab.launch.cpu_processes import CpuProcesses, plan_processes
+from zoo.lab.launch.cpu_processes import CpuProcesses, plan_processes, planned_threads
 from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
 from zoo.lab.launch.kernel_versions import mixed_kernels
 from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
@@ -28,8 +28,10 @@ from zoo.lab.launch.preparation import (
 )
 from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.progress import SweepProgress
+from zoo.lab.launch.ray_pool import RayCluster, RayPool
+from zoo.lab.launch.run_task import RunTask, TaskOptions, emit_tasks, json_lines, make_tasks
 from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
-from zoo.lab.launch.slurm_queue import SubmittedJob
+from zoo.lab.launch.slurm_queue import SubmittedJob, is_continuation, queued_continuations, read_jobs
 from zoo.lab.launch.sweep_folder import (
     carry_forward_warnings,
     check_sweep_folder,
@@ -75,7 +77,10 @@ class SweepOptions:
         max_seeds: add seeds until the contrasts are decided, up to this number; None for the
             experiment's seeds.
         population: groups runs into populations; None for one process per run.
-        slurm: submits runs as jobs; None for processes on this machine.
+        slurm: submits runs as jobs; None for another launcher.
+        tasks: hands runs to Ray, or writes them for another scheduler; None for processes on this
+            machine, or jobs of SLURM.
+        words: words after `zoo` of the command that goes on after jobs of SLURM.
     """
 
     folder: Path
@@ -86,6 +91,8 @@ class SweepOptions:
     max_seeds: int | None = None
     population: PopulationPolicy | None = None
     slurm: SlurmOptions | None = None
+    tasks: TaskOptions | None = None
+    words: Sequence[str] = ()
 
 
 class SweepWorkflow:
@@ -110,6 +117,8 @@ class SweepWorkflow:
         self._show_plan = show_plan
         # Whether an earlier sweep in the folder still has to be archived.
         self._fresh = options.fresh
+        # Connections that last for several sweeps, such as tuning and the arms.
+        self._connections = contextlib.ExitStack()
 
     def run(self, experiment: Experiment) -> int:
         """Runs the experiment; returns the exit code, 1 if a run failed.
@@ -118,6 +127,11 @@ class SweepWorkflow:
             ConfigError: the experiment, the options or the sweep's folder do not fit together.
             Preempted: a signal stopped the sweep.
         """
+        with self._connections:
+            return self._run(experiment) or 0
+
+    def _run(self, experiment: Experiment) -> int | None:
+        """Returns the exit code; None if runs were handed to a scheduler that has not ended them."""
         design = self._plan_looks(experiment) if self._options.max_seeds else None
         if experiment.tune and not experiment.tuned_at:
             code, experiment = self._tune(experiment, design.max_seeds if design else 0)
@@ -125,7 +139,7 @@ class SweepWorkflow:
                 return code
         if design:
             return self._run_until_decided(experiment, design)
-        return self._run_sweep(experiment, self._options.folder)
+        return self._run_sweep(experiment, self._options.folder, continues=bool(experiment.tune))
 
     def _say(self, text: str, style: str = "") -> None:
         print_line(self._console, text, style)
@@ -137,12 +151,12 @@ class SweepWorkflow:
         folder = Path(os.devnull) if self._fresh else self._options.folder
         return plan_interim_looks(folder, experiment.seeds, self._options.max_seeds)
 
-    def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int, Experiment | None]:
+    def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int | None, Experiment | None]:
         """Tunes the arms; returns (exit code, the experiment with the tuned values).
 
         The arms are checked first, with the base config's value of the tuned field. A dry run shows
         the tuning sweep, and continues with that value if tuning has not been done. The experiment
-        is None while the tuning runs are in SLURM's queue.
+        is None while a scheduler has the tuning runs.
         """
         options, folder = self._options, self._options.folder
         all_seeds = extend_seeds(experiment.seeds, max_seeds)
@@ -167,7 +181,7 @@ class SweepWorkflow:
             experiment = found
         return 0, experiment
 
-    def _tune_number(self, experiment: Experiment, tune: Tune) -> tuple[int, Experiment | None]:
+    def _tune_number(self, experiment: Experiment, tune: Tune) -> tuple[int | None, Experiment | None]:
         """Tunes one number in every arm, in rounds: each trains the next trials of every arm.
 
         Returns what `_tune` returns.
@@ -182,17 +196,13 @@ class SweepWorkflow:
             trials = planned_trials(tune, losses, states)
             if not any(state.trials for state in states.values()):
                 break
-            if code := self._run_sweep(tuning_experiment(experiment, tune, trials), folder, parent=options.folder):
-                return code, experiment
+            trying = tuning_experiment(experiment, tune, trials)
+            code = self._run_sweep(trying, folder, parent=options.folder, continues=True)
+            if code is None or code:
+                return code, None if code is None else experiment
             if options.dry_run:
                 return 0, experiment
-            try:
-                losses |= tuning_losses(experiment, tune, load_sweep(folder))
-            except ConfigError:
-                if options.slurm:
-                    self._say("when these are done, the same command submits what follows from them")
-                    return 0, None
-                raise
+            losses |= tuning_losses(experiment, tune, load_sweep(folder))
         curves = {arm: state.curve for arm, state in states.items()}
         values = {arm: tuned_value(tune, losses[arm], curve) for arm, curve in curves.items()}
         if not options.dry_run:
@@ -200,31 +210,42 @@ class SweepWorkflow:
                 self._say(f"{arm}: {tuned_text(tune, values[arm], curve)}")
         return 0, with_tuned_value(experiment, tune, values, curves)
 
-    def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int:
-        """Runs the sweep and judges it; adds seeds while the verdict is undecided."""
+    def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int | None:
+        """Runs the sweep and judges it; adds seeds while the verdict is undecided. Returns what `_run`
+        returns.
+        """
         folder = self._options.folder
         if not self._fresh:
             experiment = dataclasses.replace(experiment, seeds=seeds_so_far(folder, experiment.seeds))
         while True:
             experiment = dataclasses.replace(experiment, looks=design.levels)
-            code = self._run_sweep(experiment, folder)
+            code = self._run_sweep(experiment, folder, continues=True)
             following = design.next_look(len(experiment.seeds))
-            if code or self._options.dry_run or following is None:
+            if code is None or code or self._options.dry_run or following is None:
                 return code
             if "undecided" not in judge(load_sweep(folder)).claims.values():
                 return code
             experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 
-    def _run_sweep(self, experiment: Experiment, folder: Path, parent: Path | None = None) -> int:
-        """Runs the experiment in `folder`; also holds the lock of `parent`, if given."""
+    def _run_sweep(
+        self, experiment: Experiment, folder: Path, parent: Path | None = None, continues: bool = False
+    ) -> int | None:
+        """Runs the experiment in `folder`; also holds the lock of `parent`, if given.
+
+        Args:
+            continues: the command goes on after the runs: with the arms, further seeds or the report.
+
+        Returns:
+            What `_run` returns.
+        """
         plan = self._plan(experiment, folder)
         self._check_folder(folder, plan)
-        continues = folder.exists() and not self._fresh
+        exists = folder.exists() and not self._fresh
         problems = [*self._gpu_problems(plan), *related_run_problems(self._new_configs(plan, folder))]
-        if continues and (conflicts := find_conflicts(folder, plan.in_order)):
+        if exists and (conflicts := find_conflicts(folder, plan.in_order)):
             problems += [*conflicts, _other_folder_hint(folder)]
         try:
-            datasets = load_data(plan, folder if continues else None, read_only=self._options.dry_run)
+            datasets = load_data(plan, folder if exists else None, read_only=self._options.dry_run)
         except (ConfigError, DataError) as error:
             if not problems:
                 raise
@@ -232,7 +253,7 @@ class SweepWorkflow:
         if problems:
             raise ConfigError(problems)
         if self._options.dry_run:
-            return self._show_dry_run(plan, folder, continues)
+            return self._show_dry_run(plan, folder, exists, continues)
         self._check_queue(folder)
         if self._fresh:
             self._archive(folder)
@@ -247,19 +268,52 @@ class SweepWorkflow:
             pending = self._begin(plan, folder)
             # Tuning runs are ranked, and no rule judges them.
             waits = parent is None and write_floors(plan, folder, datasets, self._say)
-            ended, stopped, jobs = {}, False, []
-            if self._options.slurm:
-                # Jobs outlive the lock; their record keeps runs from being submitted twice.
-                jobs = self._slurm_launcher(plan, folder, submitted).launch(pending, folder)
-            else:
+            ended, stopped = {}, False
+            handed_over = self._hand_over(plan, pending, folder, submitted, continues)
+            if not handed_over:
                 pool = self._pool(plan, pending, folder, lock)
                 ended, stopped = pool.run(), pool.stopped
             if waits:
                 write_floors(plan, folder, datasets, self._say)
-        if pending and self._options.slurm:
-            self._announce_jobs(folder, jobs, sum(run.folder not in submitted for run in pending))
-            return 0
+        if pending and handed_over:
+            for line in handed_over:
+                self._say(line)
+            return None
         return self._finish(plan, folder, ended, stopped)
+
+    def _hand_over(
+        self, plan: Plan, pending: list[PlannedRun], folder: Path, submitted: dict[str, SubmittedJob], continues: bool
+    ) -> list[str]:
+        """Hands the runs that are left to a scheduler that trains them after this command.
+
+        Returns:
+            Lines that say what becomes of them; empty if they are trained during this command.
+        """
+        options = self._options
+        if options.slurm:
+            self._check_failures(pending, folder, submitted)
+            # Jobs outlive the lock; their record keeps runs from being submitted twice.
+            jobs = self._slurm_launcher(plan, folder, submitted, continues).launch(pending, folder)
+            return submission_lines(folder, jobs, sum(run.folder not in submitted for run in pending), continues)
+        if options.tasks and options.tasks.emit:
+            tasks = self._make_tasks(plan, pending, folder, bool(self._assignment.gpus))
+            emit_tasks(options.tasks.emit, tasks, pending, folder)
+            return emission_lines(options.tasks.emit, folder, len(pending), continues)
+        return []
+
+    def _check_failures(self, pending: list[PlannedRun], folder: Path, submitted: dict[str, SubmittedJob]) -> None:
+        """Refuses, in a job that goes on after runs, to submit again those that have failed: such jobs
+        would follow each other without end.
+        """
+        before = read_jobs(folder)
+        if not is_continuation(folder):
+            return
+        failed = [run for run in pending if run.folder in before and run.folder not in submitted]
+        if failed:
+            raise ZooError(
+                f"{len(failed)} of {len(before)} runs were not finished ({listed([run.name for run in failed], 3)}), "
+                "and what follows needs them; the command that started the sweep submits them again"
+            )
 
     def _plan(self, experiment: Experiment, folder: Path) -> Plan:
         """Plans the experiment, with the names of the runs that its folder holds."""
@@ -295,20 +349,26 @@ class SweepWorkflow:
             self._say(f"{done} of {len(states)} runs were done already")
         return pending
 
-    def _show_dry_run(self, plan: Plan, folder: Path, continues: bool) -> int:
+    def _show_dry_run(self, plan: Plan, folder: Path, exists: bool, continues: bool) -> int:
         options, new = self._options, FolderState("new")
-        states = {run.folder: read_planned_state(folder, run) if continues else new for run in plan.in_order}
+        states = {run.folder: read_planned_state(folder, run) if exists else new for run in plan.in_order}
         print_plan(self._console, plan, states)
         self._show_power(plan)
         if self._show_plan:
             self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
         if options.slurm:
-            submitted = submitted_jobs(folder) if continues else {}
-            for text in self._slurm_launcher(plan, folder, submitted).preview(pending, folder):
+            submitted = submitted_jobs(folder) if exists else {}
+            for text in self._slurm_launcher(plan, folder, submitted, continues).preview(pending, folder):
                 print(text)
             count = len(pending) - sum(run.folder in submitted for run in pending)
             self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
+            return 0
+        if options.tasks:
+            if options.tasks.emit:
+                print(json_lines(self._make_tasks(plan, pending, folder, bool(self._assignment.gpus))), end="")
+            where = f"written to {options.tasks.emit}" if options.tasks.emit else "handed to Ray"
+            self._say(f"dry run: {len(pending)} of {len(states)} runs would be {where}, in {folder}")
             return 0
         groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
         jobs = self._processes(plan, pending, folder).jobs
@@ -329,7 +389,9 @@ class SweepWorkflow:
         for line in conjunction_lines(contrasts, experiment.claim.ids if experiment.claim else ()):
             self._say(line)
 
-    def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool:
+    def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool | RayPool:
+        if self._options.tasks:
+            return self._ray_pool(plan, pending, folder)
         groups, population = self._groups(pending), self._options.population
         processes = self._processes(plan, pending, folder)
         if population and pending:
@@ -338,12 +400,34 @@ class SweepWorkflow:
             self._say(described)
         if pending and (described := processes.describe()):
             self._say(described)
-        at_once = processes.jobs * max(map(len, groups), default=1)
-        progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
-        display = (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
+        display = self._display(plan, pending, folder, processes.jobs * max(map(len, groups), default=1))
         return ProcessPool(
             pending, folder, processes.jobs, lock, display, population, self._assignment.gpus, processes.variables()
         )
+
+    def _display(self, plan: Plan, pending: list[PlannedRun], folder: Path, at_once: int) -> PlainDisplay:
+        progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
+        return (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
+
+    def _ray_pool(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> RayPool:
+        there = self._ray.resources if pending else {}
+        tasks = self._make_tasks(plan, pending, folder, there.get("GPU", 0) > 0)
+        if pending:
+            for line in self._ray.missing({task.resources for task in tasks}):
+                self._say(line, "yellow")
+        at_once = sum(there.get("CPU", 1) // task.resources.cpus for task in tasks[:1])
+        return RayPool(pending, tasks, folder, self._display(plan, pending, folder, max(1, int(at_once))))
+
+    @functools.cached_property
+    def _ray(self) -> RayCluster:
+        """The cluster, which is connected or started when it is first needed."""
+        return self._connections.enter_context(RayCluster(self._options.tasks.ray))
+
+    def _make_tasks(self, plan: Plan, pending: list[PlannedRun], folder: Path, gpus_there: bool) -> list[RunTask]:
+        options = self._options.tasks
+        threads = planned_threads(Path(os.devnull) if self._fresh else folder, plan.in_order)
+        resources = {run.folder: options.resources_of(run, gpus_there, threads) for run in pending}
+        return make_tasks(pending, folder, resources, threads)
 
     def _processes(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> CpuProcesses:
         """Returns the processes that train at once, and their threads."""
@@ -353,23 +437,20 @@ class SweepWorkflow:
         found = Path(os.devnull) if self._fresh else folder
         return plan_processes(found, plan.in_order, len(pending), options.jobs, options.population is not None)
 
-    def _slurm_launcher(self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob]) -> SlurmLauncher:
+    def _slurm_launcher(
+        self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob], continues: bool
+    ) -> SlurmLauncher:
         options = self._options.slurm
         if problems := [*path_problems(folder), *batch_size_problems(plan.in_order, options)]:
             raise ConfigError(problems)
-        return SlurmLauncher(plan.experiment.name, options, submitted)
+        # The folder that --fresh makes is the one that is continued.
+        words = [word for word in self._options.words if word != "--fresh"] if continues else []
+        return SlurmLauncher(plan.experiment.name, options, submitted, words)
 
     def _groups(self, runs: list[PlannedRun]) -> list[list[PlannedRun]]:
         """Returns the runs of each process, as if all runs were ready to start."""
         policy = self._options.population
         return [[run] for run in runs] if policy is None else list(group_runs(runs, policy))
-
-    def _announce_jobs(self, folder: Path, jobs: list[str], count: int) -> None:
-        if count:
-            self._say(f"submitted: {count} runs as jobs {', '.join(jobs)}")
-        else:
-            self._say("all runs that are left are in the queue already")
-        self._say(f"zoo status {folder} shows their progress; zoo report {folder} judges the results so far")
 
     def _finish(self, plan: Plan, folder: Path, ended: Mapping[str, FolderState], stopped: bool) -> int:
         """Shows which runs failed and reports on the sweep; returns the exit code.
@@ -412,6 +493,8 @@ class SweepWorkflow:
 
     def _gpu_problems(self, plan: Plan) -> list[str]:
         """Returns lines for runs whose mesh is larger than the GPUs that a process here would have."""
+        if self._options.tasks:
+            return self._options.tasks.mesh_problems(plan.in_order)
         return [] if self._options.slurm else list(self._assignment.problems(plan.in_order))
 
     def _check_queue(self, folder: Path) -> dict[str, SubmittedJob]:
@@ -422,12 +505,14 @@ class SweepWorkflow:
                 folder would be archived.
         """
         submitted = submitted_jobs(folder)
-        if submitted and (self._fresh or not self._options.slurm):
-            jobs = " ".join(dict.fromkeys(job.task.partition("_")[0] for job in submitted.values()))
-            raise ConfigError(
-                f"{len(submitted)} runs of {folder} are in SLURM's queue: wait for them, or cancel them with scancel "
-                f"{jobs}"
-            )
+        if self._fresh or not self._options.slurm:
+            following = queued_continuations(folder)
+            jobs = [*dict.fromkeys(job.task.partition("_")[0] for job in submitted.values()), *following]
+            if jobs:
+                what = f"{len(submitted)} runs of {folder} are" if submitted else f"what follows in {folder} is"
+                raise ConfigError(
+                    f"{what} in SLURM's queue: wait for them, or cancel them with scancel {' '.join(jobs)}"
+                )
         return submitted
 
     def _archive(self, folder: Path) -> None:
@@ -443,3 +528,28 @@ def _other_folder_hint(folder: Path) -> str:
 def _describe_groups(groups: list[list[PlannedRun]]) -> str:
     sizes = ", ".join(str(len(members)) for members in groups)
     return f"{len(groups)} population{'' if len(groups) == 1 else 's'} ({sizes})"
+
+
+def submission_lines(folder: Path, jobs: Sequence[str], count: int, continues: bool) -> list[str]:
+    """Returns what is said after runs were submitted to SLURM.
+
+    Args:
+        folder: of the sweep.
+        jobs: that were submitted now, for `count` runs.
+        continues: a job goes on after them.
+    """
+    lines = ["all runs that are left are in the queue already"]
+    if count:
+        lines = [f"submitted: {count} runs as jobs {', '.join(jobs)}"]
+    if continues:
+        lines.append("when they have ended, a job submits what follows from them, or writes the report")
+    return [*lines, f"zoo status {folder} shows their progress; zoo report {folder} judges the results so far"]
+
+
+def emission_lines(path: Path, folder: Path, count: int, continues: bool) -> list[str]:
+    """Returns what is said after tasks were written for another scheduler."""
+    after = "writes what follows from them, or the report" if continues else "writes the report"
+    return [
+        f"written: {count} runs to {path}, in {folder}",
+        f"when they have ended, the same command {after}; zoo status {folder} shows their progress",
+    ]

@@ -39,7 +39,7 @@ class GpuAssignment:
         if not self.gpus:
             return {}
         if self.jobs == 1:
-            number = len(self.gpus) if -1 in (config.mesh.data, config.mesh.fsdp) else _mesh_size(config)
+            number = len(self.gpus) if -1 in (config.mesh.data, config.mesh.fsdp) else mesh_size(config)
             # A mesh without -1 has to have exactly as many devices as the process sees.
             return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[:number])} if number < len(self.gpus) else {}
         variables = {"CUDA_VISIBLE_DEVICES": self.gpus[slot % len(self.gpus)]}
@@ -53,11 +53,11 @@ class GpuAssignment:
         if not self.gpus:
             return []
         available = len(self.gpus) if self.jobs == 1 else 1
-        lines = [self._problem(run.config) for run in runs if _mesh_size(run.config) > available]
+        lines = [self._problem(run.config) for run in runs if mesh_size(run.config) > available]
         return list(dict.fromkeys(lines))
 
     def _problem(self, config: ResolvedConfig) -> str:
-        needed, number = _mesh_size(config), len(self.gpus)
+        needed, number = mesh_size(config), len(self.gpus)
         fields = [f"mesh.{name}={config.mesh[name]}" for name in ("data", "fsdp", "tensor") if config.mesh[name] > 1]
         needs = f"{' x '.join(fields)} needs {needed} GPUs, but"
         if self.jobs == 1:
@@ -90,7 +90,7 @@ class GpuAssignment:
         return SHARED_MEMORY / -(-self.jobs // len(self.gpus))
 
 
-def _mesh_size(config: ResolvedConfig) -> int:
+def mesh_size(config: ResolvedConfig) -> int:
     """Returns the devices that a run needs at least: -1 counts as 1."""
     mesh = config.mesh
     return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.tensor
