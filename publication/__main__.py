@@ -8,6 +8,7 @@ python -m publication error-rates                 # error rates on simulated swe
 python -m publication variants                    # the list of variants, and their costs
 python -m publication recipes                     # the page of published recipes
 python -m publication systems                     # the page of the systems of the lectures
+python -m publication notebooks                   # the outputs of the notebooks
 """
 
 import argparse
@@ -15,7 +16,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from publication import error_rates, noise_record, performance_page, published_recipes, rejudge, systems, variants
+from publication import (
+    error_rates,
+    noise_record,
+    notebooks,
+    performance_page,
+    published_recipes,
+    rejudge,
+    systems,
+    variants,
+)
 from publication.claim_lines import refresh_claims
 from publication.page_tables import refresh_page
 from publication.results_index import build
@@ -52,6 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recipes.set_defaults(handler=write_recipes)
     table = commands.add_parser("systems", help="write docs/systems.md")
     table.set_defaults(handler=write_systems)
+    shown = commands.add_parser("notebooks", help="run docs/notebooks, and keep what their cells show")
+    shown.add_argument("names", metavar="NAME", nargs="*", help="of a notebook; default: all")
+    shown.set_defaults(handler=write_notebooks)
     rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
     rates.set_defaults(handler=write_error_rates)
     options = parser.parse_args(arguments)
@@ -111,6 +124,12 @@ def write_systems(options: argparse.Namespace) -> int:
     """Writes the page of systems, unless a statement of it is not true, and prints its path."""
     del options
     print(systems.write())
+    return 0
+
+
+def write_notebooks(options: argparse.Namespace) -> int:
+    """Runs the notebooks, stores the outputs of their cells, and prints their paths."""
+    print("\n".join(map(str, notebooks.write(options.names))))
     return 0
 
 
