@@ -11,6 +11,7 @@ equations of a text, in which letters and the words of `WORDS` are names.
 """
 
 import html
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,10 +27,11 @@ GREEK = {
     "phi": "φ", "Phi": "Φ",
 }  # fmt: skip
 # Words that are names of quantities wherever an operator is beside them.
-WORDS = frozenset(
-    "scale bias mean variance running momentum batch position factor original rotated fraction table score scores "
-    "logits loss slope token target rate output out pooled PE log ln exp cos sin max min sum".split()
-)
+WORDS = frozenset((
+    "scale", "bias", "mean", "variance", "running", "momentum", "batch", "position", "factor", "original", "rotated",
+    "fraction", "table", "score", "scores", "logits", "loss", "slope", "token", "target", "rate", "output", "out",
+    "pooled", "PE", "log", "ln", "exp", "cos", "sin", "max", "min", "sum",
+))  # fmt: skip
 # Names of functions that need no brackets.
 FUNCTIONS = ("log", "ln", "cos", "sin", "exp")
 # Single letters that are words, too.
@@ -39,7 +41,9 @@ SIGNS = {"+": "+", "-": "−", "+-": "±"}
 PRODUCTS = {"*": "∗", ".": "·"}
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 MARK, DISPLAYED = "$", "$$"
-MARKED = re.compile(r"<code>(\${1,2})([^$]+)\1</code>")
+MARKED = re.compile(r"<code>(\${1,2})([^$]+)\1</code>((?<=\$\$</code>)[.,:;])?")
+# An equation on a line of its own, which scrolls where it is wider than the page.
+LINE = '<span style="display:block;overflow-x:auto;overflow-y:hidden;padding:.3em 0">{}</span>'
 # An equation of this length is displayed on a line of its own, at the place where a text states it.
 LONG = 24
 
@@ -87,6 +91,8 @@ class Parser:
     Args:
         tokens: of the whole text.
         place: where the equation begins.
+        fractions: whether a division is drawn as a fraction, which within a line would be too small to
+            read, and not with a slash.
 
     Attributes:
         place: the token after what was read.
@@ -94,8 +100,9 @@ class Parser:
         relates: whether there is a relation outside of all brackets.
     """
 
-    def __init__(self, tokens: list[Token], place: int = 0):
+    def __init__(self, tokens: list[Token], place: int = 0, fractions: bool = False):
         self.tokens, self.place, self.operators, self.relates = tokens, place, 0, False
+        self.fractions = fractions
         self.depth = self.bars = self.calls = 0
 
     def text(self, ahead: int = 0) -> str:
@@ -110,11 +117,11 @@ class Parser:
 
     def attempt(self, rule: Callable[[], Part]) -> Part | None:
         """Returns what a rule reads, or None and goes back if it does not apply."""
-        before = self.place, self.operators, self.relates, self.depth, self.bars, self.calls
+        before = self.place, self.operators, self.relates, self.depth, self.bars, self.calls, self.fractions
         try:
             return rule()
         except NoEquation:
-            self.place, self.operators, self.relates, self.depth, self.bars, self.calls = before
+            self.place, self.operators, self.relates, self.depth, self.bars, self.calls, self.fractions = before
             return None
 
     def skip_spaces(self) -> bool:
@@ -181,7 +188,7 @@ class Parser:
         return Part(f"<mo form='prefix'>{sign}</mo>{self.chain(self.product, SIGNS).markup}")
 
     def product(self) -> Part:
-        """Reads a product; what a "/" divides becomes a fraction, in scripts a slash."""
+        """Reads a product; a "/" divides all factors beside each other before it."""
         # (sign before it, part) of every factor since the last fraction bar's reach.
         found = [("", self.factor())]
         while True:
@@ -191,7 +198,8 @@ class Parser:
                 sign, over = found[start][0], joined([("", found[start][1]), *found[start + 1 :]])
                 self.operators += 1
                 bar = f"<mfrac><mrow>{over.bare}</mrow><mrow>{divisor.bare}</mrow></mfrac>"
-                found[start:] = [(sign, Part(bar))]
+                slash = f"{over.markup}<mo>/</mo>{divisor.markup}"
+                found[start:] = [(sign, Part(bar if self.fractions else slash))]
             elif (further := self.attempt(self.multiplied)) is not None:
                 found.append((further.inner, further._replace(inner="")))
             elif (beside := self.attempt(partial(self.beside, found[-1][1]))) is not None:
@@ -247,7 +255,7 @@ class Parser:
                 self.place += 1
                 script = self.script()
                 self.operators += 1
-                if (below if name == "_" else above and not primes):
+                if below if name == "_" else above and not primes:
                     markup, below, above, primes = scripted(markup, below, above), "", "", 0
                 below, above = (script, above) if name == "_" else (below, above + script)
                 inner = ""
@@ -262,17 +270,19 @@ class Parser:
                     markup, below, above = f"{scripted(markup, below, above)}{part.markup}", "", ""
                 primes, inner = 0, ""
             else:
+                if base.big and below:
+                    return Part(f"<munder>{markup}<mrow>{below}</mrow></munder>", big=True)
                 bare = markup == base.markup and not below and not above
-                return Part(scripted(markup, below, above), inner, base.word and bare, base.big and bool(below))
+                return Part(scripted(markup, below, above), inner, base.word and bare)
 
     def script(self) -> str:
         """Reads an index or exponent."""
         name = self.text()
         if name in ("(", "{"):
-            # A slash, because a fraction would be too small to read.
-            return re.sub(
-                r"<mfrac><mrow>(.*?)</mrow><mrow>(.*?)</mrow></mfrac>", r"\1<mo>/</mo>\2", self.bracketed().inner
-            )
+            before, self.fractions = self.fractions, False
+            inner = self.bracketed().inner
+            self.fractions = before
+            return inner
         before = ""
         if self.kind() == "operator" and name in {**RELATIONS, "-": "−"}:
             before = f"<mo>{RELATIONS.get(name, '−')}</mo>"
@@ -376,7 +386,9 @@ class Parser:
         self.depth -= 1
         self.bars = bars
         inner = "".join(parts)
-        shown = (f"<mo>&#{ord(sign)};</mo>" for sign in (opening, closing))
+        # Brackets around letters with exponents are not larger than others.
+        size = "" if "<mfrac>" in inner or "∑" in inner else " stretchy='false'"
+        shown = (f"<mo{size}>&#{ord(sign)};</mo>" for sign in (opening, closing))
         return Part(f"<mrow>{next(shown)}{inner}{next(shown)}</mrow>", inner)
 
 
@@ -385,7 +397,7 @@ def joined(found: list[tuple[str, Part]]) -> Part:
     if len(found) == 1:
         return found[0][1]
     markup = [found[0][1].markup]
-    for (_, before), (sign, part) in zip(found, found[1:], strict=False):
+    for (_, before), (sign, part) in itertools.pairwise(found):
         space = "0.3em" if before.word or part.word else "0.1667em"
         markup += [f"<mo>{sign}</mo>" if sign else f"<mspace width='{space}'/>", part.markup]
     return Part("".join(markup), big=found[0][1].big)
@@ -398,22 +410,23 @@ def scripted(base: str, below: str, above: str) -> str:
     return base if name is None else f"<{name}><mrow>{base}</mrow>{''.join(rows)}</{name}>"
 
 
-def mathml(equation: str, displayed: bool = False) -> str:
+def mathml(equation: str, displayed: bool = False, end: str = "") -> str:
     """Returns an equation as MathML.
 
     Args:
         equation: as in code.
         displayed: on a line of its own.
+        end: the sign of the sentence after it.
 
     Raises:
         ValueError: it cannot be read.
     """
-    parser = Parser(tokens_of(equation))
+    parser = Parser(tokens_of(equation), fractions=displayed)
     part = parser.attempt(parser.line)
     if part is None or parser.place < len(parser.tokens):
         raise ValueError(f"{equation!r} is no equation from {''.join(map(parser.text, range(9)))!r} on")
     opening = '<math display="block">' if displayed else "<math>"
-    return f"{opening}<mrow>{part.markup}</mrow></math>"
+    return f"{opening}<mrow>{part.markup}{f'<mtext>{end}</mtext>' if end else ''}</mrow></math>"
 
 
 def equations(text: str) -> Iterator[tuple[str, bool, bool]]:
@@ -488,11 +501,11 @@ def _is_equation(text: str) -> bool:
 
 
 def set_equations(page: str) -> str:
-    """Returns HTML with the marked equations as MathML; wide ones scroll."""
+    """Returns HTML with the marked equations as MathML."""
 
     def shown(found: re.Match[str]) -> str:
         displayed = found[1] == DISPLAYED
-        markup = mathml(html.unescape(found[2]), displayed)
-        return f'<span style="display:block;overflow-x:auto">{markup}</span>' if displayed else markup
+        markup = mathml(html.unescape(found[2]), displayed, found[3] or "")
+        return LINE.format(markup) if displayed else markup
 
     return MARKED.sub(shown, page)

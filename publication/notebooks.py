@@ -48,8 +48,8 @@ def run(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def run_cell(source: str, names: dict[str, Any], number: int, title: str) -> list[dict[str, Any]]:
-    """Runs a cell and returns its outputs as Jupyter stores them: what it prints, the value of its last
-    expression, and the open figures of pyplot, which are closed.
+    """Runs a cell and returns its outputs as Jupyter stores them: what it prints, the value of its
+    last expression, and the open figures of pyplot, which are closed.
 
     Args:
         source: its text.
@@ -77,8 +77,8 @@ def run_cell(source: str, names: dict[str, Any], number: int, title: str) -> lis
 
 
 def write(names: Sequence[str] = ()) -> list[Path]:
-    """Runs the notebooks of these names, or all, stores the outputs of their cells in them, and returns
-    their paths.
+    """Runs the notebooks of these names, or all, stores the outputs of their cells in them, and
+    returns their paths.
 
     Raises:
         ConfigError: there is no such notebook.

@@ -124,7 +124,9 @@ def test_embeddings_and_similarity(folder):
     vectors = model.embed(["abc", TEXT])
     np.testing.assert_allclose(vectors[0], model.hidden_states("abc")[""][-1, 1:].mean(axis=0), rtol=1e-6)
     # Of ids all are the text's own.
-    np.testing.assert_array_equal(model.embed([model.ids("abc")[1:]])[0], model.hidden_states([*b"abc"])[""][-1].mean(axis=0))
+    np.testing.assert_array_equal(
+        model.embed([model.ids("abc")[1:]])[0], model.hidden_states([*b"abc"])[""][-1].mean(axis=0)
+    )
     cosines = model.similarity(["abc", TEXT, "abc"])
     np.testing.assert_allclose(np.diag(cosines), 1.0, rtol=1e-5)
     assert cosines[0, 2] == pytest.approx(1.0)

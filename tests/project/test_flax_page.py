@@ -79,7 +79,7 @@ def test_other_modules_of_flax_are_refused(make, axes, line):
 
 
 def test_the_variant_of_the_page(tmp_path):
-    """The gate of the page has its equation, and the properties that depend on how its values are made."""
+    """It has its equation, and the properties that depend on how its values are made."""
     (text,) = (block for block in BLOCKS if "plugin.register" in block)
     (tmp_path / "my_flax_gate.py").write_text(text)
     with unloading(), few_optimisations():
@@ -104,9 +104,13 @@ def test_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
     assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, "docs/flax.md", "exec"), names)
-    np.testing.assert_allclose(names["scores"][0], names["model"].logits("the law will never be perfect"), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        names["scores"][0], names["model"].logits("the law will never be perfect"), rtol=1e-4, atol=1e-5
+    )
     assert names["losses"][-1] < names["losses"][0]
     # The module that was trained is not the model's.
-    for one, other in zip(jax.tree.leaves(split(names["model"].module)[1]), jax.tree.leaves(names["parameters"]), strict=True):
+    for one, other in zip(
+        jax.tree.leaves(split(names["model"].module)[1]), jax.tree.leaves(names["parameters"]), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     assert len(capsys.readouterr().out.splitlines()) == 2

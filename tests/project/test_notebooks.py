@@ -61,7 +61,11 @@ def test_outputs_of_a_cell():
         {"output_type": "stream", "name": "stdout", "text": ["1\n"]},
         {"output_type": "execute_result", "execution_count": 3, "metadata": {}, "data": {"text/plain": ["2"]}},
     ]
-    assert [notebooks.run_cell(source, names, 4, "cell 4") for source in ("x", "x;", "None", "y = x")][1:] == [[], [], []]
+    assert [notebooks.run_cell(source, names, 4, "cell 4") for source in ("x", "x;", "None", "y = x")][1:] == [
+        [],
+        [],
+        [],
+    ]
     (table,) = notebooks.run_cell("Table()", names, 5, "cell 5")
     assert table["data"]["text/plain"] == ["a table"]
     draws = "import matplotlib.pyplot as plt\nplt.figure(figsize=(1, 1)).text(0, 0, x);"

@@ -155,8 +155,9 @@ def _shaken(subject: Subject, expected: Losses) -> dict[str, float]:
     _, values, _ = subject.model(subject.config(term_weights(subject)))
     found = []
     for seed in range(SHAKES):
-        normal = np.random.default_rng(seed).standard_normal
-        moved = jax.tree.map(lambda leaf: leaf * (1 + ROUNDING * normal(leaf.shape)).astype(leaf.dtype), values)
+        draw = np.random.default_rng(seed).standard_normal
+        noise = jax.tree.map(lambda leaf, draw=draw: draw(leaf.shape).astype(np.float32), values)
+        moved = jax.tree.map(lambda leaf, own: leaf * (1 + ROUNDING * own), values, noise)
         found.append(_shares(_plain(subject)({}, moved), expected))
     return {what: max(one[what] for one in found) for what in NARROW}
 

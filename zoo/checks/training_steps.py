@@ -149,8 +149,8 @@ def accumulation(subject: Subject, parts: int = PARTS) -> str:
 
 
 def _explained_by_terms(subject: Subject, program: Program, step: Callable[..., Any]) -> str:
-    """Returns what a failure of an accumulated update is due to if the kind's terms of the loss are the
-    cause, because updates agree where these have no weight; else "".
+    """Returns what a failure of an accumulated update is due to if the kind's terms of the loss are
+    the cause, because updates agree where these have no weight; else "".
     """
     terms = subject.kind.loss_terms
     if not terms:

@@ -146,9 +146,7 @@ class LoadedModel:
         """
         return {side: found.states[:, 0] for side, found in self._activations(text, target, maps=False).items()}
 
-    def attention(
-        self, text: Prompt, target: str = ""
-    ) -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
+    def attention(self, text: Prompt, target: str = "") -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
         """Returns the attention weights of each layer; None for a layer that computes none.
 
         Args and errors are those of `hidden_states`.
@@ -191,8 +189,8 @@ class LoadedModel:
         return self._most_probable(self._logits(self._row(text)[None])[0, -1], count)
 
     def fill_mask(self, text: Prompt, count: int = 10) -> list[list[TokenProbability]]:
-        """Returns the most probable tokens for each "[MASK]" in a text, or for each id of the mask, the
-        most probable first.
+        """Returns the most probable tokens for each "[MASK]" in a text, or for each id of the mask,
+        the most probable first.
 
         Raises:
             ConfigError: the model was not trained to fill in hidden tokens, or the text hides none.
@@ -217,8 +215,8 @@ class LoadedModel:
         return self._frame.around(row)
 
     def embed(self, texts: Sequence[Prompt]) -> Float[np.ndarray, "N D"]:
-        """Returns one vector for each text: the mean of the last layer's states over its own tokens, or
-        over all of a text's ids if these are given.
+        """Returns one vector for each text: the mean of the last layer's states over its own tokens,
+        or over all of a text's ids if these are given.
 
         Of an encoder-decoder, those of the encoder. Cosines of these vectors compare texts
         (`similarity`).
@@ -353,4 +351,6 @@ class LoadedModel:
 
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
     """Returns whether it is a single prompt: a text, or numbers."""
-    return isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], str) and not np.ndim(prompts[0]))
+    if isinstance(prompts, str) or not len(prompts):
+        return isinstance(prompts, str)
+    return not isinstance(prompts[0], str) and np.ndim(prompts[0]) == 0
