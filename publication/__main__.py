@@ -9,6 +9,7 @@ python -m publication variants                    # the list of variants, and th
 python -m publication recipes                     # the page of published recipes
 python -m publication systems                     # the page of the systems of the lectures
 python -m publication planned                     # published sizes on devices that they name
+python -m publication notebooks                   # the outputs of the notebooks
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 from publication import (
     error_rates,
     noise_record,
+    notebooks,
     performance_page,
     planned_sizes,
     published_recipes,
@@ -63,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recipes.set_defaults(handler=write_recipes)
     table = commands.add_parser("systems", help="write docs/systems.md")
     table.set_defaults(handler=write_systems)
+    shown = commands.add_parser("notebooks", help="run docs/notebooks, and keep what their cells show")
+    shown.add_argument("names", metavar="NAME", nargs="*", help="of a notebook; default: all")
+    shown.set_defaults(handler=write_notebooks)
     rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
     rates.set_defaults(handler=write_error_rates)
     options = parser.parse_args(arguments)
@@ -122,6 +127,12 @@ def write_systems(options: argparse.Namespace) -> int:
     """Writes the page of systems, unless a statement of it is not true, and prints its path."""
     del options
     print(systems.write())
+    return 0
+
+
+def write_notebooks(options: argparse.Namespace) -> int:
+    """Runs the notebooks, stores the outputs of their cells, and prints their paths."""
+    print("\n".join(map(str, notebooks.write(options.names))))
     return 0
 
 

@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import zoo
-from publication import size_pages, variant_pages
+from publication import mathematics, notebooks, size_pages, variant_pages
 from publication.claim_lines import claim_rows, judged
 from publication.claims_table import read_claims
 from publication.forest_plot import PARTS
@@ -47,7 +47,11 @@ PACKAGES = (
 )
 # A command at the start of a row in cli.md: "| `zoo probe`" or "| `python eval.py`, or `zoo eval`".
 COMMAND = re.compile(r"^(\| (?:`python [^`]*`, or )?)(`zoo (\w+)[^`]*`)", re.MULTILINE)
-LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+# Code, which may look like a link, or a link.
+LINK = re.compile(r"(?P<ticks>`+).*?(?P=ticks)|(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)", re.DOTALL)
+# The paragraphs of a variant's equation, on its own page and on that of all variants.
+COMPUTES = re.compile(r"(?<=\n## What it computes\n\n).*?(?=\n\n(?:## |!\[))", re.DOTALL)
+ENTRY = re.compile(r"(?<=\n### )([^\n]+\n\n`[^\n]*\n\n)(.*?)(?=\n\n(?:#|- ))", re.DOTALL)
 
 
 def experiment_pages() -> dict[str, str]:
@@ -166,26 +170,12 @@ def one_row_per_claim(markdown: str) -> str:
     return "\n".join([*lines[:first], f"{about} values.", "", *rows, *lines[after:]]) + "\n"
 
 
-def notebook_pages() -> dict[str, str]:
-    """Returns {path in the site: text} of a page for every notebook, and of their index."""
-    pages, rows = {}, []
-    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        texts = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
-        shown = [text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in texts]
-        shown.insert(1, f"[Download the notebook]({path.name})")
-        pages[f"notebooks/{path.stem}.md"] = "\n\n".join(shown) + "\n"
-        rows.append(f"- [{shown[0].splitlines()[0].lstrip('# ')}]({path.stem}.md)")
-    listed = "\n".join(rows)
-    return pages | {"notebooks/index.md": f"# Notebooks\n\nA test runs their cells.\n\n{listed}\n"}
-
-
 @functools.cache
 def generated_pages() -> dict[str, str | bytes]:
     """Returns {path in the site: content} of all that is made of the code and the results."""
     variants = {f"{VARIANTS}/{name}": text for name, text in variant_pages.pages().items()}
     drawn = {f"{VARIANTS}/{variant_pages.PICTURES}/{name}": svg for name, svg in variant_pages.pictures().items()}
-    written = experiment_pages() | api_pages() | command_pages() | claim_pages() | notebook_pages()
+    written = experiment_pages() | api_pages() | command_pages() | claim_pages() | notebooks.pages()
     return written | {"sizes/index.md": size_pages.page()} | variants | drawn
 
 
@@ -262,9 +252,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri == "results/README.md":
         markdown = one_row_per_claim(markdown)
     folder = posixpath.dirname(page.file.src_uri)
+    if folder == VARIANTS:
+        markdown = COMPUTES.sub(lambda found: mathematics.marked(found[0]), markdown)
+    if page.file.src_uri == f"{VARIANTS}.md":
+        markdown = ENTRY.sub(lambda found: found[1] + mathematics.marked(found[2]), markdown)
 
     def replaced(found: re.Match) -> str:
-        text, target = found.groups()
+        text, target = found["text"], found["target"]
+        if text is None:
+            return found[0]
         path, _, anchor = target.partition("#")
         if "://" in path:
             return found[0]
@@ -290,3 +286,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return found[0] if files.get_file_from_path(inside) else text
 
     return LINK.sub(replaced, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Sets the equations that are marked."""
+    del page, config, files
+    return mathematics.set_equations(html)

@@ -46,6 +46,18 @@ class MixesRows(Plain):
         return super().__call__(x - x.mean(axis=0, keepdims=True), context)
 
 
+class MixesRowsInTraining(Plain):
+    """Every token reads the mean of the batch in training, and a stored one in evaluation."""
+
+    def __init__(self, config, gain=1.0):
+        super().__init__(config, gain)
+        self.mean = plugin.statistic((config.dim,), plugin.zeros)
+
+    def __call__(self, x, context=None):
+        mean = x.mean(axis=(0, 1)) if context is not None and context.training else self.mean[...]
+        return super().__call__(x - mean.astype(x.dtype), context)
+
+
 class LooksBack(Plain):
     """Every token reads the one before, of which the cache knows nothing."""
 
@@ -122,6 +134,16 @@ class AddsConstant(Plain):
         return super().__call__(x, context)
 
 
+class AddsProduct(Plain):
+    """Its term of the loss is the squared length of a mean over the batch."""
+
+    def __call__(self, x, context=None):
+        y = super().__call__(x, context)
+        if context is not None:
+            context.add_loss("product_term", jnp.square(y.mean(axis=(0, 1), dtype=jnp.float32)).sum())
+        return y
+
+
 class Squares(plugin.FeedForward):
     """y = (x W_up)^2 W_down."""
 
@@ -153,7 +175,7 @@ def kind(path, name, code, **more):
 BROKEN = {
     "shapes": [kind(FFN, "wide", Wide), kind("schedule.kind", "doubled", doubled)],
     "causality": [kind(FFN, "looks_ahead", LooksAhead), kind(FFN, "looks_ahead_quietly", LooksAheadWithoutGradient)],
-    "padding": [kind(FFN, "mixes_rows", MixesRows)],
+    "padding": [kind(FFN, "mixes_rows", MixesRows), kind(FFN, "mixes_rows_in_training", MixesRowsInTraining)],
     "packed documents": [kind(FFN, "looks_back", LooksBack)],
     "cached generation": [kind(FFN, "looks_back_uncached", LooksBack)],
     "beams": [kind(ATTENTION, "sum_of_all", SumOfAll)],
@@ -167,7 +189,11 @@ BROKEN = {
         kind(FFN, "adds_constant", AddsConstant, fields=(weight("constant_weight"),),
              loss_terms={"constant_term": "model.ffn.constant_weight"}),
     ],
-    "accumulation": [kind(FFN, "mixes_rows_in_parts", MixesRows)],
+    "accumulation": [
+        kind(FFN, "mixes_rows_in_parts", MixesRows),
+        kind(FFN, "adds_product", AddsProduct, fields=(weight("product_weight"),),
+             loss_terms={"product_term": "model.ffn.product_weight"}),
+    ],
     "population": [kind(FFN, "drawn_for_each", Drawn)],
     "resume": [kind(FFN, "drawn_after_a_restart", Drawn)],
     "8 devices": [kind(FFN, "drawn_on_each", Drawn)],

@@ -90,6 +90,13 @@ def test_decoder_outputs(folder):
         model.generate("ab", temperature=-1)
     with pytest.raises(TypeError, match="either sampling or top_p"):
         model.generate("ab", sampling=Sampling(), top_p=0.5)
+    ids = np.array(model.ids("ab"))
+    assert model.tokens(ids) == model.tokens("ab")
+    for prompts in (ids, jnp.asarray(ids), ids.tolist()):
+        assert model.generate(prompts, max_new_tokens=8) == model.generate("ab", max_new_tokens=8)
+    assert model.generate(["ab", ids], max_new_tokens=8) == 2 * model.generate("ab", max_new_tokens=8)
+    with pytest.raises(ConfigError, match="ids: expected"):
+        model.generate([ids, []])
     assert f"{model.num_parameters:,} parameters" in repr(model)
     assert model.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(model.parameters))
 
@@ -103,6 +110,7 @@ def test_an_encoder_fills_masks(folder):
     row = [256, *b"b", 257, *b"ar so ", 257]
     scores = np.asarray(model._logits(np.array([row], np.int32)))[0, 2, :257]
     assert one[0].probability == pytest.approx(float(jax.nn.softmax(jnp.asarray(scores)).max()), rel=1e-5)
+    assert model.fill_mask(row, 2) == [one, two]
     with pytest.raises(ConfigError, match="hides no token"):
         model.fill_mask("nothing")
     with pytest.raises(ConfigError, match="predicts no next token"):
@@ -115,6 +123,10 @@ def test_embeddings_and_similarity(folder):
     model = zoo.load(folder({}))
     vectors = model.embed(["abc", TEXT])
     np.testing.assert_allclose(vectors[0], model.hidden_states("abc")[""][-1, 1:].mean(axis=0), rtol=1e-6)
+    # Of ids all are the text's own.
+    np.testing.assert_array_equal(
+        model.embed([model.ids("abc")[1:]])[0], model.hidden_states([*b"abc"])[""][-1].mean(axis=0)
+    )
     cosines = model.similarity(["abc", TEXT, "abc"])
     np.testing.assert_allclose(np.diag(cosines), 1.0, rtol=1e-5)
     assert cosines[0, 2] == pytest.approx(1.0)
@@ -131,6 +143,8 @@ def test_encoder_decoder_states_and_attention(folder):
     assert maps["decoder cross_attention"][0].shape[1:] == (4, 7)
     with pytest.raises(ConfigError, match="generate for encoder-decoders"):
         model.logits("x")
+    ids = [256, *b"source"]
+    assert model.generate(ids, max_new_tokens=4) == model.generate("source", max_new_tokens=4)
 
 
 @pytest.mark.parametrize(("kind", "blanks"), [("prefix", ""), ("span", '; in a text, "<0>" to "<4>" are its blanks')])

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.lint.problem import ROOT, Problem, at, line_of
 
 TOP = ("README.md", "CONTRIBUTING.md", "AGENTS.md")
+MAX_NOTEBOOK = 100_000
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -48,11 +49,14 @@ def versions(version: str, root: Path = ROOT) -> Iterator[Problem]:
 
 
 def notebooks(folder: Path = ROOT / "docs" / "notebooks", root: Path = ROOT) -> Iterator[Problem]:
-    """Finds notebooks without a title, and cells with stored outputs."""
+    """Finds notebooks without a title, with cells that were not run in order, or of many bytes."""
     for path in sorted(folder.glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         text = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
         if not text or not text[0].startswith("# "):
             yield at(path, "the first text of the notebook is no title", 1, root)
-        if any(cell.get("outputs") or cell.get("execution_count") for cell in cells):
-            yield at(path, "the notebook has stored outputs; clear them", 1, root)
+        code = [cell for cell in cells if cell["cell_type"] == "code"]
+        if [cell.get("execution_count") for cell in code] != [*range(1, len(code) + 1)]:
+            yield at(path, "the cells were not run in order; run python -m publication notebooks", 1, root)
+        if path.stat().st_size > MAX_NOTEBOOK:
+            yield at(path, f"the notebook has more than {MAX_NOTEBOOK:,} bytes; draw smaller pictures", 1, root)

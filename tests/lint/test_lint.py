@@ -98,12 +98,14 @@ def test_other_versions_are_found(written):
     assert told(pages.versions("1.3", root)) == ["CHANGELOG.md:3: states version 1.2, and the package has 1.3"]
 
 
-def test_notebooks_with_outputs_are_found(tmp_path):
-    cells = [{"cell_type": "markdown", "source": ["no title"]}, {"cell_type": "code", "source": [], "outputs": [1]}]
-    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
+def test_notebooks_that_were_not_run_are_found(tmp_path):
+    code = [{"cell_type": "code", "source": [], "execution_count": count} for count in (1, None)]
+    cells = [{"cell_type": "markdown", "source": ["no title"]}, *code]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells, "pictures": " " * pages.MAX_NOTEBOOK}))
     assert [problem.text.split(";")[0] for problem in pages.notebooks(tmp_path, tmp_path)] == [
         "the first text of the notebook is no title",
-        "the notebook has stored outputs",
+        "the cells were not run in order",
+        "the notebook has more than 100,000 bytes",
     ]
 
 

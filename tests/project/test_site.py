@@ -9,6 +9,7 @@ import re
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,6 +166,15 @@ def test_groups_of_pages_and_the_table_of_claims(monkeypatch):
         "api/zoo.md",
     ]
     assert [*map(hooks.group_of, groups)] == ["Position", "zoo.layers.attention", parts["N"], parts["A"], "Modules"]
+    # Equations of variants are set, and what looks like a link in code stays.
+    entry = "y = [x; x](E) W_1 / sqrt(x_1 + x_2)"
+    own = SimpleNamespace(file=SimpleNamespace(src_uri="variants/x.md"))
+    page = hooks.on_page_markdown(f"# x\n\n## What it computes\n\n{entry}.\n\n## Paper\n\nx = y", own, None, None)
+    assert page == f"# x\n\n## What it computes\n\n`$${entry}$$`.\n\n## Paper\n\nx = y"
+    every = SimpleNamespace(file=SimpleNamespace(src_uri="variants.md"))
+    page = hooks.on_page_markdown(f"## Part\n\n### x\n\n`a=b`\n\n{entry}.\n\n- x = y", every, None, None)
+    assert page == f"## Part\n\n### x\n\n`a=b`\n\n`$${entry}$$`.\n\n- x = y"
+    assert "<mfrac>" in hooks.on_page_content(f"<code>$${entry}$$</code>", own, None, None)
     table = hooks.one_row_per_claim((DOCS / "results" / "README.md").read_text(encoding="utf-8")).partition(
         "| | claim |"
     )[2]

@@ -45,6 +45,7 @@ def require_close(actual: Any, expected: Any, tolerance: float, what: str) -> fl
 
 def require_close_trees(actual: Any, expected: Any, tolerance: float, what: str, floor: float = 0.0) -> float:
     """Does the same for every array of two nested dicts; the message names the first that differs.
+    Where `floor` decides, the difference is returned in shares of the largest magnitude of all arrays.
 
     Args:
         actual, expected: nested dicts of arrays of equal structure.
@@ -61,7 +62,8 @@ def require_close_trees(actual: Any, expected: Any, tolerance: float, what: str,
         allowed = max(tolerance, floor * top / own) if own else np.inf
         if not own and float(np.abs(one).max(initial=0)) > floor * top:
             raise Fails(f"{what} in {path_name(path)}: it is 0 on one side only")
-        worst = max(worst, require_close(one, other, allowed, f"{what} in {path_name(path)}") if own else 0.0)
+        found = require_close(one, other, allowed, f"{what} in {path_name(path)}") if own else 0.0
+        worst = max(worst, found if allowed == tolerance else found * own / top)
     return worst
 
 

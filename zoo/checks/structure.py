@@ -36,8 +36,9 @@ def shapes(subject: Subject) -> str:
     number = sum(np.size(leaf) for leaf in jax.tree.leaves(values))
     lines = [f"{number:,} parameters"]
     if subject.kind.path in LAYERS:
-        layer, D = LAYERS[subject.kind.path](config.model), config.model.dim
-        for dtype in (jnp.float32, jnp.bfloat16):
+        D = config.model.dim
+        for dtype in ("float32", "bfloat16"):
+            layer = LAYERS[subject.kind.path](subject.config({"model.dtype": dtype}).model)
             _require_shape(layer, jax.ShapeDtypeStruct((2, T, D), dtype))
         lines.append(f"[2, {T}, {D}] to [2, {T}, {D}] in float32 and bfloat16")
     if subject.architecture != "encoder_decoder":

@@ -126,11 +126,10 @@ def _single(subject: Subject) -> tuple[Program, Callable[..., Any], tuple[Any, l
     return program, step, updated(program, step, state, program.constants(0), _batch(subject, config))
 
 
-def _same_as_single(subject: Subject, config: ResolvedConfig, devices: int) -> str:
+def _same_as_single(subject: Subject, program: Program, step: Callable[..., Any]) -> str:
+    config = subject.config(settings_of(subject))
     *_, expected = _single(subject)
-    program = program_of(subject, config, devices)
-    state, constants = first_state(subject, program), program.constants(0)
-    found = updated(program, quick_step(program), state, constants, _batch(subject, config))
+    found = updated(program, step, first_state(subject, program), program.constants(0), _batch(subject, config))
     whole = subject.kind.path != "optimizer.kind"
     worst = require_same_update(found, expected, tolerance_of(subject), whole)
     return f"two updates agree, to {worst:.0e} of the largest"
@@ -141,14 +140,43 @@ def accumulation(subject: Subject, parts: int = PARTS) -> str:
     config = subject.applicable(settings_of(subject) | {"training.accumulation_steps": parts})
     if split(make_model(config))[2]:
         raise NotApplicable("the model has statistics, which an update passes from part to part")
-    return _same_as_single(subject, config, 1)
+    program = program_of(subject, config)
+    step = quick_step(program)
+    try:
+        return _same_as_single(subject, program, step)
+    except Fails as error:
+        raise Fails(f"{error}{_explained_by_terms(subject, program, step)}") from None
+
+
+def _explained_by_terms(subject: Subject, program: Program, step: Callable[..., Any]) -> str:
+    """Returns what a failure of an accumulated update is due to if the kind's terms of the loss are
+    the cause, because updates agree where these have no weight; else "".
+    """
+    terms = subject.kind.loss_terms
+    if not terms:
+        return ""
+    config = subject.config(settings_of(subject) | term_weights(subject, 0.0))
+    results = []
+    for each, its_step in ((program, step), _single(subject)[:2]):
+        state, constants = first_state(subject, each), each.constants(0, config)
+        state, metrics = updated(each, its_step, state, constants, _batch(subject, config))
+        results.append((state, [{name: one[name] for name in one.keys() - terms.keys()} for one in metrics]))
+    try:
+        worst = require_same_update(*results, tolerance_of(subject))
+    except Fails:
+        return ""
+    return (
+        f"; such a term is no mean over the rows of a batch, so in {PARTS} parts it is the mean of theirs; without its "
+        f"weight two updates agree, to {worst:.0e} of the largest"
+    )
 
 
 def devices(subject: Subject) -> str:
     """Eight devices, which divide rows and matrices, make the update of one."""
     if len(jax.devices()) < DEVICES:
         raise NotApplicable(f"this process has {len(jax.devices())} devices; zoo check simulates {DEVICES}")
-    return _same_as_single(subject, subject.applicable(settings_of(subject) | MESH), DEVICES)
+    program = program_of(subject, subject.applicable(settings_of(subject) | MESH), DEVICES)
+    return _same_as_single(subject, program, quick_step(program))
 
 
 def population(subject: Subject) -> str:

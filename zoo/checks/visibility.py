@@ -1,5 +1,6 @@
 """Tokens that a token must not see: later ones, empty slots, other rows and other documents."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -54,11 +55,15 @@ def measure(subject: Subject, documents: np.ndarray | None, refusal: str = "") -
     positions = jnp.asarray(np.where(filled, slots - starts, -1))
     causal = config.model.architecture == "decoder"
     context = Context(positions, jnp.asarray(documents) if isolated else None, causal=causal, in_order=True)
-    outputs, x = of_tokens(*subject.model(config), context, len(filled))
+    model, values, stats = subject.model(config)
     # Outputs of empty slots are never read, and may be anything.
-    kept = jnp.asarray(filled)[..., None]
-    ways = {"the output changes with it": by_runs, "the gradient is not 0": by_gradients}
-    seen = {name: way(lambda x: jnp.where(kept, outputs(x), 0), x) for name, way in ways.items()}
+    kept, seen = jnp.asarray(filled)[..., None], {}
+    ways = {"the output changes with it": (by_runs, False), "the gradient is not 0": (by_gradients, False)}
+    # What keeps statistics may compute something else in training.
+    ways |= {"in training the output changes with it": (by_runs, True)} if stats else {}
+    for name, (way, training) in ways.items():
+        outputs, x = of_tokens(model, values, stats, replace(context, training=training), len(filled))
+        seen[name] = way(lambda x, outputs=outputs: jnp.where(kept, outputs(x), 0), x)
     return Measured(seen, filled, documents, refusal)
 
 

@@ -28,6 +28,8 @@ from zoo.models.functional import Params, Stats
 # fairseq's names of the end token and the unknown token.
 END, UNKNOWN = "</s>", "<unk>"
 BLANK = re.compile(r"<(\d+)>")
+Prompt = str | Sequence[int]
+"""A text, or its ids."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,11 @@ class TextGenerator:
         """Number of blanks that a prompt may have: "<0>", "<1>" ..."""
         return len(self._blanks)
 
-    def longest_sequence(self, prompts: Sequence[str], max_new_tokens: int) -> int:
+    def longest_sequence(self, prompts: Sequence[Prompt], max_new_tokens: int) -> int:
         """Returns the length of the longest sequence that the decoder would read for these prompts."""
         return max_new_tokens - 1 + max(len(self.encode_prompt(prompt)[1]) for prompt in prompts)
 
-    def fitting_tokens(self, prompts: Sequence[str], most: int, cache: bool = True) -> int:
+    def fitting_tokens(self, prompts: Sequence[Prompt], most: int, cache: bool = True) -> int:
         """Returns how many new tokens, at most `most`, fit the table of positions after each prompt.
 
         It is 1 where none fits: generation then says which prompt is too long.
@@ -159,7 +161,7 @@ class TextGenerator:
 
     def sample(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         max_new_tokens: int,
         sampling: Sampling,
         seed: int,
@@ -169,7 +171,7 @@ class TextGenerator:
         """Samples one text for each prompt.
 
         Args:
-            prompts: texts.
+            prompts: texts, or their ids.
             max_new_tokens: largest number of new tokens per prompt.
             sampling: how tokens are chosen.
             seed: for the random choices.
@@ -251,29 +253,31 @@ class TextGenerator:
             "sources": [source for source, _ in read] if self.generator.has_encoder else None,
         }
 
-    def encode_prompt(self, prompt: str) -> tuple[list[int], list[int]]:
+    def encode_prompt(self, prompt: Prompt) -> tuple[list[int], list[int]]:
         """Returns what the encoder reads of a prompt, and what the decoder begins with; of a decoder,
-        the same tokens twice.
+        the same tokens twice. Ids are read as they are.
 
         Raises:
             ConfigError: a prompt that the tokenizer cannot encode.
         """
-        if isinstance(self.source_tokenizer, MarianTokenizer):
-            return [*self.source_tokenizer.encode(prompt).tolist(), self.tokenizer.bos_id], [self.tokenizer.start_id]
-        if self.source_tokenizer is not None:
-            return self._encode_source(prompt), self.tokenizer.encode(END).tolist()
+        tokens = self._read(prompt) if isinstance(prompt, str) else list(prompt)
+        return tokens, self._beginning(tokens)
+
+    def _read(self, prompt: str) -> list[int]:
+        """Returns the ids of a prompt, with the special tokens around it."""
         opens = self.tokenizer.bos_id
+        if isinstance(self.source_tokenizer, MarianTokenizer):
+            return [*self.source_tokenizer.encode(prompt).tolist(), opens]
+        if self.source_tokenizer is not None:
+            return self._encode_source(prompt)
         if self._frame is not None:
-            tokens = self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt))
             # Without a token there is nothing to continue.
-            tokens = tokens or [opens]
-            return tokens, list(self._frame.decoder) if self.generator.has_encoder else tokens
+            return self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt)) or [opens]
         if self._fills_blanks:
             text = prompt if self._has("denoising") or BLANK.search(prompt) else prompt + "<0>"
-            return [opens, *self._encode_blanks(text), opens], [opens]
+            return [opens, *self._encode_blanks(text), opens]
         if self.objective.kind == "translation":
-            source = self.tokenizer.source_side.encode(prompt).tolist()
-            return [*source, opens], [self.tokenizer.start_id]
+            return [*self.tokenizer.source_side.encode(prompt).tolist(), opens]
         tokens = self._encode(prompt)
         # A prompt with special tokens may begin with this one.
         tokens = tokens if tokens[:1] == [opens] else [*self.tokenizer.opening_ids, *tokens]
@@ -281,7 +285,19 @@ class TextGenerator:
             raise ConfigError(
                 "--prompt is empty, and the run knows no token that opens a document; give ids, as --prompt 17"
             )
-        return tokens, tokens[-1:] if self.generator.has_encoder else tokens
+        return tokens
+
+    def _beginning(self, tokens: list[int]) -> list[int]:
+        """Returns what the decoder reads first, beside an encoder that reads `tokens`."""
+        if self.source_tokenizer is not None and not isinstance(self.source_tokenizer, MarianTokenizer):
+            return self.tokenizer.encode(END).tolist()
+        if self._frame is not None:
+            return list(self._frame.decoder) if self.generator.has_encoder else tokens
+        if self.source_tokenizer is not None or self.objective.kind == "translation":
+            return [self.tokenizer.start_id]
+        if self._fills_blanks:
+            return [self.tokenizer.bos_id]
+        return tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encode_blanks(self, text: str) -> list[int]:
         """Encodes a text in which "<0>", "<1>", ... are blanks."""

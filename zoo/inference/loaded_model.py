@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from flax import nnx
 from jaxtyping import Float, Int
 
 from zoo.analysis.activations import EncodedTexts, StackActivations, encode_texts, record_activations
@@ -18,10 +19,10 @@ from zoo.data.pipeline.show import token_name
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.sampling import Sampling
-from zoo.decoding.text_generator import Completion, PromptReading, TextGenerator
+from zoo.decoding.text_generator import Completion, Prompt, PromptReading, TextGenerator
 from zoo.errors import ConfigError
 from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
-from zoo.models.functional import Params
+from zoo.models.functional import Params, split
 from zoo.training.trained_run import TrainedRun, load_trained
 
 MASK = "[MASK]"
@@ -89,6 +90,15 @@ class LoadedModel:
         return self.run.params
 
     @property
+    def module(self) -> nnx.Module:
+        """A Flax NNX module with the run's values, for what Flax does with modules (docs/flax.md).
+
+        Every access builds a new one: what is changed in it changes neither this model nor the run. It
+        is called with ids [B, T] and a `zoo.layers.context.Context`.
+        """
+        return nnx.merge(split(self.run.model)[0], self.run.params, self.run.stats)
+
+    @property
     def num_parameters(self) -> int:
         """Number of parameters."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.run.params))
@@ -108,8 +118,10 @@ class LoadedModel:
         """Whether "[MASK]" hides a token in a text."""
         return self.config.objective.kind in {*OBJECTIVE_KINDS.having("masked"), *OBJECTIVE_KINDS.having("denoising")}
 
-    def tokens(self, text: str) -> list[str]:
-        """Returns the tokens that the model reads, as text; special tokens have their names."""
+    def tokens(self, text: Prompt) -> list[str]:
+        """Returns the tokens that the model reads of a text or of ids, as text; special tokens have
+        their names.
+        """
         return [self._token_name(int(token)) for token in self._row(text)]
 
     def ids(self, text: str) -> list[int]:
@@ -118,7 +130,7 @@ class LoadedModel:
         """
         return self._row(text).tolist()
 
-    def hidden_states(self, text: str | Sequence[int], target: str = "") -> dict[str, Float[np.ndarray, "layers T D"]]:
+    def hidden_states(self, text: Prompt, target: str = "") -> dict[str, Float[np.ndarray, "layers T D"]]:
         """Returns the residual stream: the input of the first layer, then the output of each layer.
 
         Args:
@@ -134,9 +146,7 @@ class LoadedModel:
         """
         return {side: found.states[:, 0] for side, found in self._activations(text, target, maps=False).items()}
 
-    def attention(
-        self, text: str | Sequence[int], target: str = ""
-    ) -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
+    def attention(self, text: Prompt, target: str = "") -> dict[str, list[Float[np.ndarray, "H T S"] | None]]:
         """Returns the attention weights of each layer; None for a layer that computes none.
 
         Args and errors are those of `hidden_states`.
@@ -151,7 +161,7 @@ class LoadedModel:
             for part, maps in found.probabilities.items()
         }
 
-    def logits(self, text: str | Sequence[int]) -> Float[np.ndarray, "T V"]:
+    def logits(self, text: Prompt) -> Float[np.ndarray, "T V"]:
         """Returns the scores of all ids at each token of `tokens(text)`, in float32.
 
         Those of a decoder are for the next token; those of an encoder are for the token itself.
@@ -163,7 +173,7 @@ class LoadedModel:
         """
         return self._logits(self._row(text)[None])[0]
 
-    def next_tokens(self, text: str | Sequence[int], count: int = 10) -> list[TokenProbability]:
+    def next_tokens(self, text: Prompt, count: int = 10) -> list[TokenProbability]:
         """Returns the most probable next tokens of a decoder, the most probable first.
 
         Raises:
@@ -178,8 +188,9 @@ class LoadedModel:
             text = self._frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
         return self._most_probable(self._logits(self._row(text)[None])[0, -1], count)
 
-    def fill_mask(self, text: str, count: int = 10) -> list[list[TokenProbability]]:
-        """Returns the most probable tokens for each "[MASK]" in a text, the most probable first.
+    def fill_mask(self, text: Prompt, count: int = 10) -> list[list[TokenProbability]]:
+        """Returns the most probable tokens for each "[MASK]" in a text, or for each id of the mask,
+        the most probable first.
 
         Raises:
             ConfigError: the model was not trained to fill in hidden tokens, or the text hides none.
@@ -188,19 +199,24 @@ class LoadedModel:
         kind = self.config.objective.kind
         if kind not in OBJECTIVE_KINDS.having("masked") or kind in OBJECTIVE_KINDS.having("replaced"):
             raise ConfigError(f"objective.kind={kind} fills in no hidden tokens")
-        parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
-        if len(parts) == 1:
-            raise ConfigError(f"{text!r} hides no token: write {MASK} in place of one")
-        row = [*parts[0]]
-        for part in parts[1:]:
-            row += [self.tokenizer.mask_id, *part]
-        row = self._frame.around(row)
+        mask, row = self.tokenizer.mask_id, self._masked(text) if isinstance(text, str) else self._row(text).tolist()
+        places = [place for place, token in enumerate(row) if token == mask]
+        if not places:
+            raise ConfigError(f"{text!r} hides no token: write {MASK}, or the id {mask}, in place of one")
         scores = self._logits(np.array([row], np.int32))[0]
-        places = [place for place, token in enumerate(row) if token == self.tokenizer.mask_id]
         return [self._most_probable(scores[place], count) for place in places]
 
-    def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """Returns one vector for each text: the mean of the last layer's states over its own tokens.
+    def _masked(self, text: str) -> list[int]:
+        """Returns the ids of a text in which "[MASK]" hides tokens."""
+        parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
+        row = parts[0]
+        for part in parts[1:]:
+            row = [*row, self.tokenizer.mask_id, *part]
+        return self._frame.around(row)
+
+    def embed(self, texts: Sequence[Prompt]) -> Float[np.ndarray, "N D"]:
+        """Returns one vector for each text: the mean of the last layer's states over its own tokens,
+        or over all of a text's ids if these are given.
 
         Of an encoder-decoder, those of the encoder. Cosines of these vectors compare texts
         (`similarity`).
@@ -210,12 +226,14 @@ class LoadedModel:
         """
         vectors = []
         for text in texts:
-            encoded, states = self._encode([text]), next(iter(self.hidden_states(text).values()))[-1]
-            own = slice(encoded.first, encoded.first + len(encoded.offsets[0].ids))
-            vectors.append(states[own].mean(axis=0))
+            states = next(iter(self.hidden_states(text).values()))[-1]
+            if isinstance(text, str):
+                encoded = self._encode([text])
+                states = states[encoded.first : encoded.first + len(encoded.offsets[0].ids)]
+            vectors.append(states.mean(axis=0))
         return np.stack(vectors)
 
-    def similarity(self, texts: Sequence[str]) -> Float[np.ndarray, "N N"]:
+    def similarity(self, texts: Sequence[Prompt]) -> Float[np.ndarray, "N N"]:
         """Returns the cosine of the vectors of each pair of texts; see `embed`."""
         vectors = self.embed(texts)
         unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -236,7 +254,7 @@ class LoadedModel:
 
     def generate(
         self,
-        prompts: str | Sequence[str],
+        prompts: Prompt | Sequence[Prompt],
         max_new_tokens: int | None = None,
         sampling: Sampling | None = None,
         seed: int = 0,
@@ -246,7 +264,8 @@ class LoadedModel:
         """Returns one text for each prompt: a continuation, a translation or what fills blanks.
 
         Args:
-            prompts: one text or several.
+            prompts: one text or several, or their ids, which are read as they are; of an
+                encoder-decoder by the encoder.
             max_new_tokens: largest number of new tokens of each. Default: 50, or as many as fit the
                 table of positions after the longest prompt.
             sampling: how tokens are chosen; by default the most probable one.
@@ -261,7 +280,8 @@ class LoadedModel:
         if chosen and sampling is not None:
             raise TypeError(f"give either sampling or {', '.join(chosen)}")
         sampling = Sampling(**chosen).checked() if chosen else sampling
-        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        several = [prompts] if _is_one(prompts) else prompts
+        prompts = [each if isinstance(each, str) else self._row(each).tolist() for each in several]
         if max_new_tokens is None:
             max_new_tokens = self._generator.fitting_tokens(prompts, NEW_TOKENS)
         return self._generator.sample(prompts, max_new_tokens, sampling or Sampling(temperature=0.0), seed, stop)
@@ -293,7 +313,7 @@ class LoadedModel:
         """Whether a row ends with a separator: where training had one."""
         return self.config.data.row_format != "packed" or self.config.objective.kind in TASKS
 
-    def _row(self, text: str | Sequence[int]) -> Int[np.ndarray, " T"]:
+    def _row(self, text: Prompt) -> Int[np.ndarray, " T"]:
         """Returns the ids that the model reads of a text; given ids are checked.
 
         Raises:
@@ -306,7 +326,7 @@ class LoadedModel:
             raise ConfigError(f"ids: expected at least one whole number from 0 to {size - 1:,}, as ids(text) returns")
         return row.astype(np.int32)
 
-    def _activations(self, text: str | Sequence[int], target: str, maps: bool) -> Mapping[str, StackActivations]:
+    def _activations(self, text: Prompt, target: str, maps: bool) -> Mapping[str, StackActivations]:
         run, both = self.run, self.config.model.architecture == "encoder_decoder"
         targets = None
         if both:
@@ -327,3 +347,10 @@ class LoadedModel:
 
     def _token_name(self, token: int) -> str:
         return token_name(self.tokenizer, token, self._ends_rows)
+
+
+def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
+    """Returns whether it is a single prompt: a text, or numbers."""
+    if isinstance(prompts, str) or not len(prompts):
+        return isinstance(prompts, str)
+    return not isinstance(prompts[0], str) and np.ndim(prompts[0]) == 0

@@ -68,7 +68,7 @@ def _of_each(initializer: Initializer) -> Initializer:
 
 
 class MixtureOfExperts(nnx.Module):
-    """y = sum over the chosen i of g_i f_i(x), plus g_s f_s(x) with a shared expert (Shazeer et al.
+    """y = sum_i g_i f_i(x) over the chosen i, plus g_s f_s(x) with a shared expert (Shazeer et al.
     2017; Fedus et al. 2021; Dai et al. 2024, eq. 3 to 8).
 
     Each f_i is a feed-forward layer of `experts.kind` and F hidden units. The logits of the router are

@@ -6,6 +6,7 @@ values and two arms share the values of their common parameters.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +40,15 @@ def parameter(
             default "matrix" with two or more dimensions, else "vector".
         heads: number of attention heads whose parts lie side by side in the last dimension.
     """
-    role = role or ("matrix" if len(shape) >= 2 else "vector")
-    described = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return nnx.Param(described, axes=axes, initializer=initializer, role=role, heads=heads)
+    return nnx.Param(jax.ShapeDtypeStruct(shape, jnp.float32), **described(axes, initializer, role, heads))
+
+
+def described(
+    axes: tuple[str | None, ...], initializer: Initializer, role: str | None = None, heads: int = 1
+) -> dict[str, Any]:
+    """Returns the metadata of a parameter; arguments are those of `parameter`."""
+    role = role or ("matrix" if len(axes) >= 2 else "vector")
+    return {"axes": axes, "initializer": initializer, "role": role, "heads": heads}
 
 
 def vocabulary_rows(config: ResolvedConfig) -> int:

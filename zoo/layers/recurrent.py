@@ -20,10 +20,11 @@ class ProjectedLSTM(nnx.Module):
     With M the width of the cell and * elementwise:
 
         i, f, g, o = x_t W + h_(t-1) U + b
-        c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), elmo.cell_clip)
-        h_t = clip((sigmoid(o) * tanh(c_t)) P, elmo.projection_clip)
+        c_t = clip(sigmoid(f) * c_(t-1) + sigmoid(i) * tanh(g), m)
+        h_t = clip((sigmoid(o) * tanh(c_t)) P, n)
 
-    W, U and P are matrices: W the one of inputs, U the one of states, P the projection to D.
+    W, U and P are matrices: W the one of inputs, U the one of states, P the projection to D. m is
+    `elmo.cell_clip` and n `elmo.projection_clip`.
 
     This is the LSTMP of Sak et al. 2014 without peepholes, clipped as in Peters et al. 2018. The
     forget gate's bias starts at 1 (Jozefowicz et al. 2015). Padding gives zeros and leaves the

@@ -11,7 +11,7 @@ from zoo.objectives.objective import Batch, Constants, ForwardMode, Sums
 
 
 class MultiTokenObjective(CausalObjective):
-    """sum_k w_k -log p_t(x_(t+k)) / sum_k w_k over the next n tokens, k = 1 .. n, with the same
+    """-sum_k w_k log p_t(x_(t+k)) / sum_k w_k over the next n tokens, k = 1 .. n, with the same
     prediction p_t for all of them and w_k = r^(k - 1) (after Gloeckle et al. 2024, arXiv:2404.19737).
 
     In that paper each future token has a head of its own; here all share one. n is

@@ -29,6 +29,7 @@ from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.block import Block, PostNormBlock, PreNormBlock
 from zoo.layers.context import Context
 from zoo.layers.feedforward import FeedForward, GatedFeedForward
+from zoo.layers.flax_module import from_flax
 from zoo.layers.norm import LayerNorm, Norm, RMSNorm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, ones, parameter, statistic, zeros
 from zoo.layers.position import Position
@@ -72,6 +73,7 @@ __all__ = [
     "ShortConvolution",
     "SoftmaxAttention",
     "TokenMixer",
+    "from_flax",
     "kernel_initializer",
     "load",
     "logits",

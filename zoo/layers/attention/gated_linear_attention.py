@@ -13,8 +13,8 @@ from zoo.layers.position import make_attention_position
 
 
 class LinearAttention(GatedLinearRecurrence):
-    """y_t = sum over s <= t of (phi(q_t) . phi(k_s)) v_s / sum over s <= t of phi(q_t) . phi(k_s),
-    with phi(x) = elu(x) + 1: linear attention (Katharopoulos et al. 2020, eq. 8 and 9).
+    """y_t = sum_{s <= t} (phi(q_t) . phi(k_s)) v_s / sum_{s <= t} phi(q_t) . phi(k_s), with
+    phi(x) = elu(x) + 1: linear attention (Katharopoulos et al. 2020, eq. 8 and 9).
 
     The state is the sum of phi(k) v^T, and has another column, the sum of phi(k).
     """
