@@ -16,10 +16,13 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
-DATA_AXIS, FSDP_AXIS = BATCH_AXES = ("data", "fsdp")
-"""Axes of the mesh that divide the rows of a batch."""
+DATA_AXIS, FSDP_AXIS, EXPERT_AXIS = BATCH_AXES = ("data", "fsdp", "expert")
+"""Axes of the mesh that divide the rows of a batch; the last one divides the experts of mixtures too."""
 TENSOR_AXIS = "tensor"
 """Axis of the mesh that divides heads, hidden units and the vocabulary."""
+FURTHER_ROUNDS = "further rounds of an exchange"
+"""Name of the loops, in a compiled program, that run only where experts have unequal loads
+(`zoo.layers.expert_exchange`)."""
 
 
 @dataclass(frozen=True)

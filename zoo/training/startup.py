@@ -44,7 +44,7 @@ from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
-from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.mesh import described_axes, make_mesh, undivided_dimensions
 from zoo.training.records.ancestry import seen_tokens
 from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
@@ -325,7 +325,7 @@ def startup_summary(
         for path, (_, value) in configs.difference(configs.default(), config).items()
     )
     parameters = ", ".join(f"{name} {count:,}" for name, count in size.parameters.items())
-    devices, axes = jax.devices(), ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    devices, axes = jax.devices(), described_axes(mesh.shape)
     return [
         f"config     {changed or 'all defaults'}",
         f"parameters {parameters}; {size.flops_per_token / 1e6:,.2f} MFLOP per token",

@@ -58,7 +58,7 @@ class GpuAssignment:
 
     def _problem(self, config: ResolvedConfig) -> str:
         needed, number = _mesh_size(config), len(self.gpus)
-        fields = [f"mesh.{name}={config.mesh[name]}" for name in ("data", "fsdp", "tensor") if config.mesh[name] > 1]
+        fields = [f"mesh.{name}={config.mesh[name]}" for name in ("data", "fsdp", "expert", "tensor") if config.mesh[name] > 1]
         needs = f"{' x '.join(fields)} needs {needed} GPUs, but"
         if self.jobs == 1:
             there = "there is 1" if number == 1 else f"there are {number}"
@@ -93,7 +93,7 @@ class GpuAssignment:
 def _mesh_size(config: ResolvedConfig) -> int:
     """Returns the devices that a run needs at least: -1 counts as 1."""
     mesh = config.mesh
-    return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.tensor
+    return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.expert * mesh.tensor
 
 
 def _named(gpus: tuple[str, ...]) -> str:
