@@ -34,7 +34,7 @@ def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -
             batch is not divisible by the devices.
     """
     devices = jax.devices() if devices is None else devices
-    sizes = {name: config.mesh[name] for name in (*BATCH_AXES, TENSOR_AXIS)}
+    sizes = {name: getattr(config.mesh, name) for name in (*BATCH_AXES, TENSOR_AXIS)}
     rest = FSDP_AXIS if sizes[FSDP_AXIS] == -1 else DATA_AXIS if sizes[DATA_AXIS] == -1 else None
     if rest is not None:
         sizes[DATA_AXIS] = max(sizes[DATA_AXIS], 1)
