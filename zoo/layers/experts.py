@@ -145,7 +145,8 @@ class MixtureOfExperts(nnx.Module):
 
     def _chosen_by_tokens(self, x: Array, logits: Array, there: Bool[Array, "B T"], context: Context) -> Array:
         experts = self.config.ffn.experts
-        routing = route(logits, None if self.choice_bias is None else self.choice_bias[...], experts)
+        bias = None if self.choice_bias is None else self.choice_bias[...]
+        routing = _on_rows(lambda logits, bias: route(logits, bias, experts), logits, bias, context)
         sent = jax.lax.stop_gradient(assignments(routing, there))
         taken = jnp.broadcast_to(there[..., None], routing.chosen.shape)
         if experts.capacity_factor and context.training:
@@ -170,7 +171,8 @@ class MixtureOfExperts(nnx.Module):
         """
         experts, length = self.config.ffn.experts, x.shape[1]
         scores = jnp.where(there[..., None], score_shares(router_scores(logits, experts.scores)), 0)
-        gates, tokens = jax.lax.top_k(scores.mT, math.ceil(experts.per_token * length / experts.number))
+        count = math.ceil(experts.per_token * length / experts.number)
+        gates, tokens = _on_rows(lambda scores, _: jax.lax.top_k(scores.mT, count), scores, None, context)
         gates = gates * experts.scale
         context.add_loss("router_z", router_z_loss(logits, there))
         y = self._on_devices(outputs_by_expert, x, tokens, gates, context)
@@ -209,6 +211,10 @@ class MixtureOfExperts(nnx.Module):
             out_specs=rows,
             check_vma=False,
         )(params, x, numbers, gates)
+
+
+def _on_rows(function: Callable, rows: Any, others: Any, context: Context) -> Any:
+    return function(rows, others) if context.sharding is None else context.sharding.on_rows(function, rows, others)
 
 
 def router_initializer(config: ResolvedConfig) -> Initializer:

@@ -48,7 +48,7 @@ CASES = {
 
 
 E, K, HIDDEN = 16, 2, 32
-EXPERTS = fields((1, 1, 1), {"mesh.expert": 8, "model.ffn.kind": "moe", "model.ffn.hidden_dim": HIDDEN,
+EXPERTS = fields((1, 1, 1), {"mesh.expert": 8, "model.ffn.kind": "moe", "model.ffn.hidden_dim": HIDDEN, "model.ffn.bias": False,
                              "model.ffn.experts.number": E, "model.ffn.experts.per_token": K})  # fmt: skip
 
 
