@@ -161,7 +161,7 @@ class MixtureOfExperts(nnx.Module):
         if context.record is not None:
             context.record["experts"] = _record(routing, sent, taken, there)
             if context.record_arrays:
-                context.record["chosen_experts"] = routing.chosen
+                context.record["expert gates"] = weights_of(routing)
         y = self._on_devices(outputs_by_token, x, routing.chosen, routing.gates, context)
         return y if self.experts.down.bias is None else self._biased(y, weights_of(routing))
 
