@@ -73,6 +73,15 @@ def test_auto_is_derived():
         ({"mesh.tensor": 8, "model.attention.num_heads": 4}, ["num_heads=4", "mesh.tensor=8"]),
         ({"mesh.data": 0}, ["mesh.data=0"]),
         ({"mesh.fsdp": 0}, ["mesh.fsdp=0"]),
+        ({"mesh.expert": 2}, ["mesh.expert=2 divides experts, and there are none"]),
+        (
+            {"model.ffn.kind": "moe", "model.ffn.experts.number": 6, "mesh.expert": 4},
+            ["model.ffn.experts.number=6 is not divisible by mesh.expert=4", "use 8 experts"],
+        ),
+        (
+            {"model.ffn.kind": "moe", "mesh.expert": 4, "data.batch_size": 6},
+            ["batch_size=6", "4 devices of mesh.data x mesh.fsdp x mesh.expert"],
+        ),
         ({"schedule.warmup_steps": 2000}, ["warmup_steps=2000", "steps=1000"]),
         ({"model.position.theta": 5.0}, ["theta", "no effect", "rope"]),
         ({"model.norm.kind": "none", "model.norm.placement": "post"}, ["placement", "no effect"]),

@@ -56,6 +56,7 @@ TESTED_ELSEWHERE = {
     "objective.chunk_tokens": "tests/objectives/losses/test_token_chunks.py::test_the_field_sets_the_chunks_of_a_program",
     "mesh.data": "tests/training/sharding/test_mesh.py::test_a_mesh_that_does_not_fit_is_refused_by_name",
     "mesh.fsdp": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
+    "mesh.expert": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
     "mesh.tensor": "tests/training/sharding/test_mesh.py::test_eight_devices_give_the_curve_of_one",
 }
 # Fields with only one choice so far.

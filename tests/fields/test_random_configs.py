@@ -87,7 +87,7 @@ TRAINED_CONFIGS = 80
 def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
     # One device, which takes the whole batch.
-    fixed = {"mesh.data": -1, "mesh.fsdp": 1, "mesh.tensor": 1}
+    fixed = {"mesh.data": -1, "mesh.fsdp": 1, "mesh.expert": 1, "mesh.tensor": 1}
     trained, objectives = collections.Counter(), collections.Counter()
 
     # Steps of 37 reach all parts of the config, because successive numbers pick adjacent fields.

@@ -1,5 +1,11 @@
 """Mixtures of experts against their equations, and what a token's output depends on."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -268,3 +274,26 @@ def test_fields_of_the_kind_of_the_experts_are_read():
 def test_a_convolution_inside_of_experts_is_refused():
     with pytest.raises(ConfigError, match="choose places without D"):
         tiny(MOE | {"model.convolution.kind": "canon", "model.convolution.places": "BD"})
+
+
+@pytest.mark.promise(reason="programs for several devices are compiled")
+def test_experts_on_their_own_devices_are_those_of_one_device():
+    environment = os.environ | {
+        "JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(Path(__file__).parents[2]),
+    }  # fmt: skip
+    command = [sys.executable, Path(__file__).with_name("experts_on_a_mesh.py")]
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    found = json.loads(completed.stdout.splitlines()[-1])
+    assert max(each for case in found.values() for each in case["differences"].values()) < 2e-6
+    width, counts = 4 * 16, 4 * 8
+
+    def exchanges(devices, assignments):
+        """Two forward and two backward, with a quarter more rows than equal loads need, and the counts."""
+        return (devices - 1) / devices * (4 * devices * -(-assignments * 5 // 4 // devices) * width + counts)
+
+    # 8 rows of 16 tokens, two experts for each token.
+    assert found["all axes"]["sent"] == exchanges(2, 8 * 16 * 2 / 4)
+    assert found["experts alone"]["sent"] == exchanges(8, 8 * 16 * 2 / 8)
+    # Each of 8 experts takes 2 * 16 / 8 tokens of the row of a device; the look-up has a gradient.
+    assert found["experts choose"]["sent"] == 3 / 4 * 4 * 8 * 4 * width

@@ -139,7 +139,7 @@ def test_run_without_padding_keeps_the_identity_without_the_field():
 
 
 def test_error_for_an_indivisible_vocabulary_names_the_remedy():
-    mesh = SimpleNamespace(shape={"data": 1, "fsdp": 1, "tensor": 8})
+    mesh = SimpleNamespace(shape={"data": 1, "fsdp": 1, "expert": 1, "tensor": 8})
     (line,) = undivided_dimensions(tiny(), mesh)
     assert "model.vocab_size=13 is not divisible by mesh.tensor=8" in line
     assert "model.vocab_multiple=8 would pad it to 16 rows" in line
@@ -147,7 +147,7 @@ def test_error_for_an_indivisible_vocabulary_names_the_remedy():
 
 
 def test_the_hidden_width_that_is_divided_is_the_one_that_is_built():
-    mesh, matched = SimpleNamespace(shape={"data": 1, "fsdp": 1, "tensor": 4}), {"model.ffn.kind": "swiglu"}
+    mesh, matched = SimpleNamespace(shape={"data": 1, "fsdp": 1, "expert": 1, "tensor": 4}), {"model.ffn.kind": "swiglu"}
     matched |= {"model.ffn.match_parameters": True, "model.ffn.hidden_dim": 20}
     (line,) = undivided_dimensions(tiny(PADDED | matched), mesh)
     assert line.startswith("the hidden width of model.ffn, 13, is not divisible by mesh.tensor=4: ")

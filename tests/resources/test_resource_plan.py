@@ -142,7 +142,7 @@ def test_translation_is_planned_in_its_widest_batches_and_tasks_are_not():
 def plan_of(config, memory) -> ResourcePlan:
     stage = Stage(steps=1, rows=1, length=1, measured=Measured(memory, {}, {}, (), ()), flops=1.0, seconds={})
     return ResourcePlan(
-        devices=8, device="l4", simulated="no compiler", mesh={"data": 8, "fsdp": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
+        devices=8, device="l4", simulated="no compiler", mesh={"data": 8, "fsdp": 1, "expert": 1, "tensor": 1}, parts=1, kernel="einsum", parameters=1,
         state=0.0, stages=(stage,), warnings=(),
     )  # fmt: skip
 

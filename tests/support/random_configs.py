@@ -51,7 +51,7 @@ NUMBERS = {
     "objective.distillation.temperature": (0.5, 2.0), "objective.distillation.kl": (0.0, 1.0), "objective.distillation.cosine": (0.0, 1.0),
     "model.head.classes": (1, 2, 5), "training.eval_batches": (0, 1, 40), "data.stride": (1, 5, 100), "data.mixture_exponent": (0.0, 0.3),
     "training.trained_layers": (0, 1, 9), "training.eval_context": (0, 1, 5), "objective.mask_copies": (0, 1, 2),
-    "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.tensor": (1, 2),
+    "schedule.warmup_steps": (0, 2, 9), "mesh.data": (-1, 0, 1, 2), "mesh.fsdp": (1, 2), "mesh.expert": (1, 1, 2), "mesh.tensor": (1, 2),
 }  # fmt: skip
 TUPLES = {
     "optimizer.groups": ((), ("a",), ("a", "b")),

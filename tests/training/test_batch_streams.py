@@ -79,7 +79,7 @@ def toy_program(devices):
     """A program whose state sums up its batches, times a factor of the run."""
     mesh = make_mesh(
         SimpleNamespace(
-            mesh=SimpleNamespace(data=-1, fsdp=1, tensor=1),
+            mesh=SimpleNamespace(data=-1, fsdp=1, expert=1, tensor=1),
             data=SimpleNamespace(batch_size=8, batch_stages=()),
             training=SimpleNamespace(accumulation_steps=1),
         ),

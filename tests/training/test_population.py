@@ -160,7 +160,7 @@ seen = []
 original = executor.PopulationExecutor._sharding
 executor.PopulationExecutor._sharding = lambda self, *axes: seen.append(dict(self._mesh.shape)) or original(self, *axes)
 outcomes = together([*MEMBERS[:2], *MEMBERS[:2]], Path(sys.argv[1]), "vmap")
-assert seen[0] == {"population": 2, "data": 1, "fsdp": 1, "tensor": 1}, seen[0]
+assert seen[0] == {"population": 2, "data": 1, "fsdp": 1, "expert": 1, "tensor": 1}, seen[0]
 assert all(outcome["state"] == "done" for outcome in outcomes), outcomes
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path), str(ROOT)], check=True, cwd=ROOT)

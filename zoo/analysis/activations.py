@@ -53,11 +53,14 @@ class StackActivations:
             all keys, masked or not, and before any soft cap; None for a layer that computes no
             scores (Performer).
         probabilities: likewise, the weights of the values.
+        experts: of each layer whose tokens choose experts, the weights of all experts [B, T, E], 0
+            for those that a token does not take; None for other layers.
     """
 
     states: Float[np.ndarray, "layers B T D"]
     scores: dict[str, Maps]
     probabilities: dict[str, Maps]
+    experts: tuple[Float[np.ndarray, "B T E"] | None, ...] = ()
 
 
 def encode_texts(
@@ -150,7 +153,7 @@ class _Recorder:
         return {side: _stack_record(record[side] if side else record, self.maps) for side in rows}
 
 
-def _stack_record(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple]]:
+def _stack_record(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[str, tuple], dict[str, tuple], tuple]:
     """Returns the record of one stack as the fields of `StackActivations`."""
     layers = [record[f"layer {number}"] for number in range(sum(name.startswith("layer ") for name in record))]
     states = jnp.stack([record["states"], *(layer["states"] for layer in layers)])
@@ -163,7 +166,7 @@ def _stack_record(record: dict[str, Any], with_maps: bool) -> tuple[Array, dict[
         }
         return {part: each for part, each in found.items() if any(one is not None for one in each)}
 
-    return states, maps("scores"), maps("probabilities")
+    return states, maps("scores"), maps("probabilities"), tuple(layer.get("expert gates") for layer in layers)
 
 
 def elmo_layer_states(

@@ -109,6 +109,9 @@ def _add_subjects(made: dict[str, argparse.ArgumentParser]) -> None:
     """Adds what each figure is of."""
     for name in (*MAPS, "learned-positions", "residual", "experts", "soft-targets"):
         made[name].add_argument("run", metavar="RUN", type=Path, help="a run's folder")
+    made["experts"].add_argument(
+        "other", metavar="RUN2", type=Path, nargs="?", help="a run with another seed: how far they agree in the routing"
+    )
     made["gradients"].add_argument(
         "subjects",
         metavar="CONFIG|RUN",
@@ -169,6 +172,9 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["sinusoids"].add_argument(
         "--layout", default="interleaved", choices=("interleaved", "half"), help="(default: %(default)s)"
     )
+    made["experts"].add_argument(
+        "--text", default="", metavar="TEXT", help="text of which the experts of each token are drawn"
+    )
     for name in (*MAPS, "rope-bound", "residual", "soft-targets"):
         made[name].add_argument(
             "--text", default="", metavar="TEXT", help="text that the run reads (default: built-in sentences)"
@@ -185,7 +191,7 @@ def _add_options(made: dict[str, argparse.ArgumentParser]) -> None:
     made["learned-positions"].add_argument(
         "--length", type=int, default=0, metavar="N", help="positions (default: all)"
     )
-    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "soft-targets"):
+    for name in (*MAPS, "rope-bound", "biases", "learned-positions", "residual", "experts", "soft-targets"):
         made[name].add_argument(
             "--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)"
         )
@@ -255,7 +261,7 @@ def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
     if args.what in DRAWINGS:
         pages = _pages(args)
     else:
-        pages = {"-".join([args.what, *map(short_name, _specs(args))]): _page(args)}
+        pages = {"-".join([args.what, *_aspect(args), *map(short_name, _specs(args))]): _page(args)}
     return [save(page, args.out / f"{name}.{kind}") for name, page in pages.items() for kind in kinds]
 
 
@@ -277,6 +283,13 @@ def _pages(args: argparse.Namespace):
 def _specs(args: argparse.Namespace) -> list[str]:
     """Returns the configs that a diagram is of; the names of other figures do not depend on them."""
     return [args.config, *getattr(args, "others", [])] if args.what in DIAGRAMS else []
+
+
+def _aspect(args: argparse.Namespace) -> list[str]:
+    """Returns the word that tells figures of experts apart, in the names of their files."""
+    if args.what != "experts":
+        return []
+    return ["agreement"] if args.other else ["text"] if args.text else []
 
 
 def _page(args: argparse.Namespace):
@@ -317,8 +330,12 @@ def _page(args: argparse.Namespace):
     if args.what == "soft-targets":
         return _soft_targets(args)
     if args.what == "experts":
-        from zoo.draw import expert_loads
+        from zoo.draw import expert_loads, router_maps
 
+        if args.other:
+            return router_maps.agreement_page((args.run, args.other), args.text, args.step)
+        if args.text:
+            return router_maps.map_page(args.run, args.text, args.step)
         return expert_loads.page(expert_loads.read_loads(args.run), args.run.name)
     if args.what == "gradients":
         return _gradients(args.subjects)

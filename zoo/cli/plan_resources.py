@@ -110,7 +110,9 @@ def as_json(plan: "ResourcePlan") -> dict[str, Any]:
 
 def as_lines(plan: "ResourcePlan") -> list[str]:
     """Returns the lines that are printed of a plan."""
-    whole, axes = plan.whole, ", ".join(f"{name} {size}" for name, size in plan.mesh.items())
+    from zoo.training.mesh import described_axes
+
+    whole, axes = plan.whole, described_axes(plan.mesh)
     measured = plan.largest.measured
     lines = [
         f"devices      {plan.devices} x {plan.device or 'unknown kind'}, mesh {axes}",

@@ -43,7 +43,7 @@ BUILT_IN = {
     "learned-positions": "the similarity of a run's learned positions, by distance",
     "residual": "the norm of a run's residual stream by layer, trained and at initial values",
     "gradients": "gradient norms and the residual stream by layer, of runs, or of a config with pre- and post-norm",
-    "experts": "the load of every expert of a run, and the entropy of its routers",
+    "experts": "the load of every expert of a run; which experts a text takes; how far two runs agree",
     "soft-targets": "a teacher's probabilities of a token beside the label and a student's",
     "compare": "the fields of two architectures side by side, with differences marked",
 }

@@ -16,10 +16,13 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
-DATA_AXIS, FSDP_AXIS = BATCH_AXES = ("data", "fsdp")
-"""Axes of the mesh that divide the rows of a batch."""
+DATA_AXIS, FSDP_AXIS, EXPERT_AXIS = BATCH_AXES = ("data", "fsdp", "expert")
+"""Axes of the mesh that divide the rows of a batch; the last one divides the experts of mixtures too."""
 TENSOR_AXIS = "tensor"
 """Axis of the mesh that divides heads, hidden units and the vocabulary."""
+FURTHER_ROUNDS = "further rounds of an exchange"
+"""Name of the loops, in a compiled program, that run only where experts have unequal loads
+(`zoo.layers.expert_exchange`)."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,19 @@ class ActivationSharding:
 
     def _constrained(self, x: Array, *axes: Any) -> Array:
         return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, PartitionSpec(*axes)))
+
+    def on_rows(self, function: Callable, rows: Any, others: Any = None) -> Any:
+        """Returns `function(rows, others)`, of each device's rows on that device. It is for what XLA
+        computes of all rows on every device, such as the largest elements along an axis.
+
+        Args:
+            function: from arrays with the rows first, and others, to arrays with the rows first.
+            rows: the arrays.
+            others: arrays that every device has as a whole.
+        """
+        axes = PartitionSpec(self.batch_axes)
+        specs = axes, PartitionSpec()
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=axes, check_vma=False)(rows, others)
 
     def split_rows(self, tree: Any) -> Any:
         """Cuts the rows of all arrays [B, ...] into [G, B / G, ...], one part for each of the G

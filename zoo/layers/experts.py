@@ -13,9 +13,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.config.scopes import expert_config, shared_expert_config
-from zoo.layers.activation_sharding import TENSOR_AXIS
+from zoo.layers.activation_sharding import EXPERT_AXIS, TENSOR_AXIS
 from zoo.layers.context import Context
-from zoo.layers.grouped_product import grouped_product, permuted
+from zoo.layers.dispatch import combined, dispatched, sorted_places
+from zoo.layers.expert_exchange import OfGroups, exchanged, exchanged_rows
+from zoo.layers.grouped_product import grouped_product
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, statistic, zeros
 from zoo.layers.parametrization import output_gain, width_ratio
 from zoo.layers.routing import (
@@ -145,7 +147,8 @@ class MixtureOfExperts(nnx.Module):
 
     def _chosen_by_tokens(self, x: Array, logits: Array, there: Bool[Array, "B T"], context: Context) -> Array:
         experts = self.config.ffn.experts
-        routing = route(logits, None if self.choice_bias is None else self.choice_bias[...], experts)
+        bias = None if self.choice_bias is None else self.choice_bias[...]
+        routing = _on_rows(lambda logits, bias: route(logits, bias, experts), logits, bias, context)
         sent = jax.lax.stop_gradient(assignments(routing, there))
         taken = jnp.broadcast_to(there[..., None], routing.chosen.shape)
         if experts.capacity_factor and context.training:
@@ -160,7 +163,7 @@ class MixtureOfExperts(nnx.Module):
         if context.record is not None:
             context.record["experts"] = _record(routing, sent, taken, there)
             if context.record_arrays:
-                context.record["chosen_experts"] = routing.chosen
+                context.record["expert gates"] = weights_of(routing)
         y = self._on_devices(outputs_by_token, x, routing.chosen, routing.gates, context)
         return y if self.experts.down.bias is None else self._biased(y, weights_of(routing))
 
@@ -170,7 +173,8 @@ class MixtureOfExperts(nnx.Module):
         """
         experts, length = self.config.ffn.experts, x.shape[1]
         scores = jnp.where(there[..., None], score_shares(router_scores(logits, experts.scores)), 0)
-        gates, tokens = jax.lax.top_k(scores.mT, math.ceil(experts.per_token * length / experts.number))
+        count = math.ceil(experts.per_token * length / experts.number)
+        gates, tokens = _on_rows(lambda scores, _: jax.lax.top_k(scores.mT, count), scores, None, context)
         gates = gates * experts.scale
         context.add_loss("router_z", router_z_loss(logits, there))
         y = self._on_devices(outputs_by_expert, x, tokens, gates, context)
@@ -182,16 +186,23 @@ class MixtureOfExperts(nnx.Module):
         return (y.astype(jnp.float32) + weights @ self.experts.down.bias[...]).astype(y.dtype)
 
     def _on_devices(self, outputs: Callable[..., Array], x: Array, numbers: Array, gates: Array, context: Context):
-        """Returns what `outputs` does, each row's on its own devices: no token leaves them."""
+        """Returns what `outputs` does. Each device has rows of its own, and its share of the experts and
+        of their hidden units.
+        """
         graph, params = nnx.split(self.experts, nnx.Param)
         params = jax.tree.map(lambda leaf: leaf.astype(x.dtype) if leaf.ndim > 2 else leaf, nnx.to_pure_dict(params))
-        sharding = context.sharding
+        number, sharding = self.config.ffn.experts.number, context.sharding
+
+        def of_groups(params: Any, rows: Float[Array, "N D"], sizes: Int[Array, " e"]) -> Float[Array, "N D"]:
+            return _of_groups(nnx.merge(graph, params), rows, sizes, context)
+
         if sharding is None:
-            return outputs(nnx.merge(graph, params), x, numbers, gates, context)
+            return outputs(of_groups, params, x, numbers, gates, number, False)
         divided = self.experts.down.kernel.shape[1] % sharding.mesh.shape[TENSOR_AXIS] == 0
+        exchange = sharding.mesh.shape[EXPERT_AXIS] > 1
 
         def of_the_rows(params: Any, x: Array, numbers: Array, gates: Array) -> Array:
-            y = outputs(nnx.merge(graph, params), x, numbers, gates, context)
+            y = outputs(of_groups, params, x, numbers, gates, number, exchange)
             return jax.lax.psum(y, TENSOR_AXIS) if divided else y
 
         rows = PartitionSpec(sharding.batch_axes)
@@ -202,6 +213,10 @@ class MixtureOfExperts(nnx.Module):
             out_specs=rows,
             check_vma=False,
         )(params, x, numbers, gates)
+
+
+def _on_rows(function: Callable, rows: Any, others: Any, context: Context) -> Any:
+    return function(rows, others) if context.sharding is None else context.sharding.on_rows(function, rows, others)
 
 
 def router_initializer(config: ResolvedConfig) -> Initializer:
@@ -219,38 +234,53 @@ def _logits(linear: Linear, x: Array, config: ResolvedConfig) -> Float[Array, "B
 
 
 def outputs_by_token(
-    experts: nnx.Module,
+    of_groups: OfGroups,
+    params: Any,
     x: Float[Array, "B T D"],
     chosen: Int[Array, "B T k"],
     gates: Float[Array, "B T k"],
-    context: Context,
+    number: int,
+    exchange: bool,
 ) -> Float[Array, "B T D"]:
     """Returns the sum over the chosen experts of their weighted outputs, without the last bias; of a
     part of the hidden units, that part's share of it.
+
+    Args:
+        of_groups: applies the experts to rows in their order.
+        params: their parameters.
+        x: the tokens.
+        chosen: their experts.
+        gates: weights of the outputs.
+        number: E.
+        exchange: whether other devices have some of the experts.
     """
-    assigned = chosen.reshape(-1)
-    # Rows in the order of their experts.
-    order = jnp.argsort(assigned, stable=True)
-    inverse = jnp.argsort(order)
-    sizes = jnp.bincount(assigned, length=experts.down.kernel.shape[0]).astype(jnp.int32)
-    repeated = jnp.repeat(x.reshape(-1, x.shape[-1]), chosen.shape[-1], axis=0)
-    y = _of_groups(experts, permuted(repeated, order, inverse), sizes, context)
-    y = permuted(y, inverse, order).reshape(*chosen.shape, x.shape[-1])
-    return (y.astype(jnp.float32) * gates[..., None]).sum(axis=-2).astype(x.dtype)
+    tokens, weights = x.reshape(-1, x.shape[-1]), gates.reshape(-1, gates.shape[-1])
+    chosen = chosen.reshape(weights.shape)
+    if exchange:
+        return exchanged(of_groups, params, tokens, chosen, weights, number).reshape(x.shape).astype(x.dtype)
+    places = sorted_places(chosen)
+    sizes = jnp.bincount(chosen.reshape(-1), length=number).astype(jnp.int32)
+    y = of_groups(params, dispatched(tokens, places), sizes)
+    return combined(y, weights, places).reshape(x.shape).astype(x.dtype)
 
 
 def outputs_by_expert(
-    experts: nnx.Module,
+    of_groups: OfGroups,
+    params: Any,
     x: Float[Array, "B T D"],
     tokens: Int[Array, "B E C"],
     gates: Float[Array, "B E C"],
-    context: Context,
+    number: int,
+    exchange: bool,
 ) -> Float[Array, "B T D"]:
     """Returns the same of the C tokens of a row that each expert takes."""
-    rows, number, count = tokens.shape
+    rows, _, count = tokens.shape
     taken = jnp.take_along_axis(x[:, None], tokens[..., None], axis=2)
-    taken = jnp.moveaxis(taken, 1, 0).reshape(-1, x.shape[-1])
-    y = _of_groups(experts, taken, jnp.full((number,), rows * count, jnp.int32), context)
+    taken = jnp.moveaxis(taken, 1, 0).reshape(number, -1, x.shape[-1])
+    if exchange:
+        y = exchanged_rows(of_groups, params, taken)
+    else:
+        y = of_groups(params, taken.reshape(-1, x.shape[-1]), jnp.full((number,), rows * count, jnp.int32))
     y = jnp.moveaxis(y.reshape(number, rows, count, -1), 0, 1).astype(jnp.float32) * gates[..., None]
     places = jnp.arange(rows)[:, None, None], tokens
     return jnp.zeros(x.shape, jnp.float32).at[places].add(y).astype(x.dtype)
@@ -263,13 +293,14 @@ def _of_groups(experts: nnx.Module, rows: Array, sizes: Array, context: Context)
 
 
 def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:
-    """Returns how the parameters of the experts are divided where the products are made: the hidden
-    units over the tensor axis if `divided`, and nothing else.
+    """Returns how the parameters of the experts are divided where the products are made: the experts
+    over the expert axis, the hidden units over the tensor axis if `divided`, and nothing else.
     """
+    of_axes = {"expert": EXPERT_AXIS, "mlp": TENSOR_AXIS if divided else None}
 
     def spec(variable: nnx.Variable) -> PartitionSpec:
         axes = variable.get_metadata("axes")[-variable.get_value().ndim :]
-        return PartitionSpec(*(TENSOR_AXIS if divided and name == "mlp" else None for name in axes))
+        return PartitionSpec(*(of_axes.get(name) for name in axes))
 
     leaves = nnx.state(experts, nnx.Param).flat_state()
     return unflatten({"/".join(map(str, path)): spec(variable) for path, variable in leaves}, "/")

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zoo.layers.activation_sharding import FURTHER_ROUNDS
+
 BYTES_OF_TYPE = {
     "pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s32": 4, "u32": 4, "f32": 4,
     "s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16,
@@ -139,7 +141,8 @@ class CompiledProgram:
 
     def executions(self) -> Iterator[tuple[Instruction, int, bool]]:
         """Yields (instruction, how often it runs, whether in a loop). A loop whose number of turns
-        is unknown (`turns`) counts once; of the branches of a condition, each counts.
+        is unknown (`turns`) counts once; of the branches of a condition, each counts. The rounds of an
+        exchange that only unequal loads of experts need do not count.
         """
         yield from self._walk(self._entry, 1, False)
 
@@ -147,6 +150,8 @@ class CompiledProgram:
         for instruction in self._computations.get(name, ()):
             yield instruction, count, in_loop
             is_loop = instruction.opcode == "while"
+            if is_loop and FURTHER_ROUNDS in instruction.op_name:
+                continue
             turns = (self.turns(name, instruction) or 1) if is_loop else 1
             called = _CALLED.findall(instruction.attributes)
             for names in _BRANCHES.findall(instruction.attributes):

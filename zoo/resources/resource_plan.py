@@ -2,6 +2,7 @@
 smallest change with which it fits.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from zoo import config as configs
 from zoo.config import ATTENTION_SUPPORT, AUTO, ResolvedConfig
 from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
+from zoo.layers.activation_sharding import BATCH_AXES
 from zoo.layers.attention.kernels import fused, splash
 from zoo.layers.platform import Platform
 from zoo.models import cost
@@ -424,7 +426,7 @@ def candidates(config: ResolvedConfig, plan: ResourcePlan) -> Iterator[Change]:
     Smaller parts of a batch cost nothing but small products, recomputation a third of the compute,
     and more devices along fsdp the gathering of weights.
     """
-    rows = config.data.batch_size // (plan.mesh["data"] * plan.mesh["fsdp"] * plan.parts)
+    rows = config.data.batch_size // (math.prod(plan.mesh[axis] for axis in BATCH_AXES) * plan.parts)
     smaller = [size for size in (rows // 2, rows // 4, rows // 8, 1) if size >= 1]
     parts: list[Change] = [
         {"training.accumulation_steps": configs.AUTO, "training.microbatch_size": size}

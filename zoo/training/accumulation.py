@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from zoo.config import AUTO, ResolvedConfig, used_loss_terms
-from zoo.layers.activation_sharding import DATA_AXIS, FSDP_AXIS, ActivationSharding
+from zoo.layers.activation_sharding import BATCH_AXES, DATA_AXIS, ActivationSharding
 from zoo.models.functional import Params, Stats
 from zoo.nested import flatten
 from zoo.training.mesh import parameter_shardings
@@ -53,7 +53,7 @@ class DataGroups:
     @property
     def sharding(self) -> ActivationSharding:
         """Returns the sharding of activations inside of a group."""
-        return ActivationSharding(self.mesh, (FSDP_AXIS,))
+        return ActivationSharding(self.mesh, tuple(axis for axis in BATCH_AXES if axis != DATA_AXIS))
 
     def constrain(self, gradients: Params) -> Params:
         """Returns gradients [G, ...] with each group's on its own devices."""

@@ -1,6 +1,7 @@
 """The device mesh, and the table that maps logical axes of parameters to mesh axes."""
 
 import math
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -8,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.errors import ConfigError
-from zoo.layers.activation_sharding import BATCH_AXES, FSDP_AXIS, TENSOR_AXIS
+from zoo.layers.activation_sharding import BATCH_AXES, DATA_AXIS, EXPERT_AXIS, FSDP_AXIS, TENSOR_AXIS
 from zoo.layers.feedforward import hidden_dim
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.functional import Params
@@ -20,52 +21,62 @@ LOGICAL_AXIS_RULES = {
     "mlp": TENSOR_AXIS,
     "heads": TENSOR_AXIS,
     "kv_heads": TENSOR_AXIS,
-    "expert": None,
+    "expert": EXPERT_AXIS,
     "layers": None,
 }
 
 
 def make_mesh(config: ResolvedConfig, devices: list[jax.Device] | None = None) -> Mesh:
-    """Arranges the devices as (data, fsdp, tensor).
+    """Arranges the devices as (data, fsdp, expert, tensor).
 
     Raises:
         ConfigError: the devices do not fit the mesh, rows would be split over processes, or the
             batch is not divisible by the devices.
     """
     devices = jax.devices() if devices is None else devices
-    data, fsdp, tensor = config.mesh.data, config.mesh.fsdp, config.mesh.tensor
-    if fsdp == -1:
-        data = max(data, 1)
-        if len(devices) % (data * tensor):
-            raise ConfigError(f"{len(devices)} devices are not divisible by mesh.data={data} x mesh.tensor={tensor}")
-        fsdp = len(devices) // (data * tensor)
-    elif data == -1:
-        if len(devices) % (fsdp * tensor):
-            raise ConfigError(f"{len(devices)} devices are not divisible by mesh.fsdp={fsdp} x mesh.tensor={tensor}")
-        data = len(devices) // (fsdp * tensor)
-    if data * fsdp * tensor != len(devices):
+    sizes = {name: getattr(config.mesh, name) for name in (*BATCH_AXES, TENSOR_AXIS)}
+    rest = FSDP_AXIS if sizes[FSDP_AXIS] == -1 else DATA_AXIS if sizes[DATA_AXIS] == -1 else None
+    if rest is not None:
+        sizes[DATA_AXIS] = max(sizes[DATA_AXIS], 1)
+        others = {name: size for name, size in sizes.items() if name != rest}
+        if len(devices) % math.prod(others.values()):
+            raise ConfigError(f"{len(devices)} devices are not divisible by {_product(others)}")
+        sizes[rest] = len(devices) // math.prod(others.values())
+    if math.prod(sizes.values()) != len(devices):
         raise ConfigError(
-            f"mesh.data={data} x mesh.fsdp={fsdp} x mesh.tensor={tensor} is {data * fsdp * tensor}, "
-            f"but there are {len(devices)} devices; mesh.data=-1 takes what is left"
+            f"{_product(sizes)} is {math.prod(sizes.values())}, but there are {len(devices)} devices; mesh.data=-1 "
+            "takes what is left"
         )
+    tensor = sizes[TENSOR_AXIS]
     if jax.process_count() > 1 and jax.local_device_count() % tensor:
         raise ConfigError(
             f"mesh.tensor={tensor} does not divide the {jax.local_device_count()} devices of a process: a row of a "
             "batch belongs to one process"
         )
+    _check_rows(config, math.prod(sizes[axis] for axis in BATCH_AXES))
+    return Mesh(
+        np.array(devices).reshape(tuple(sizes.values())),
+        tuple(sizes),
+        axis_types=(jax.sharding.AxisType.Auto,) * len(sizes),
+    )
+
+
+def _product(sizes: Mapping[str, int]) -> str:
+    """Returns "mesh.data=2 x mesh.tensor=1", without an expert axis of one device."""
+    return " x ".join(f"mesh.{name}={size}" for name, size in sizes.items() if name != EXPERT_AXIS or size > 1)
+
+
+def _check_rows(config: ResolvedConfig, groups: int) -> None:
+    """Refuses a batch whose rows cannot be divided over so many groups of devices."""
     setting = config.training.accumulation_steps
     parts, in_parts = (1, "") if setting == AUTO else (setting, f" in training.accumulation_steps={setting} parts")
-    by = f"divisible by {data * fsdp} devices (mesh.data x mesh.fsdp)"
-    if config.data.batch_size // parts % (data * fsdp):
+    axes = "mesh.data x mesh.fsdp" + " x mesh.expert" * (config.mesh.expert > 1)
+    by = f"divisible by {groups} devices ({axes})"
+    if config.data.batch_size // parts % groups:
         raise ConfigError(f"data.batch_size={config.data.batch_size}{in_parts} is not {by}")
     for rows in config.data.batch_stages[::2]:
-        if rows // parts % (data * fsdp):
+        if rows // parts % groups:
             raise ConfigError(f"data.batch_stages: {rows} rows{in_parts} are not {by}")
-    return Mesh(
-        np.array(devices).reshape(data, fsdp, tensor),
-        (*BATCH_AXES, TENSOR_AXIS),
-        axis_types=(jax.sharding.AxisType.Auto,) * 3,
-    )
 
 
 def parameter_shardings(mesh: Mesh, axes: Params, shapes: Params) -> Params:
@@ -118,7 +129,7 @@ def undivided_dimensions(config: ResolvedConfig, mesh: Mesh) -> list[str]:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Returns the sharding of a batch: its rows are split over the data and fsdp axes."""
+    """Returns the sharding of a batch: its rows are split over all axes but tensor."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
@@ -130,3 +141,8 @@ def replicated_sharding(mesh: Mesh) -> NamedSharding:
 def data_parallel_size(mesh: Mesh) -> int:
     """Returns the number of groups of devices that rows of a batch are split over."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
+def described_axes(sizes: Mapping[str, int]) -> str:
+    """Returns "data 4, fsdp 2, tensor 1" of a mesh; an expert axis is named where it has devices."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items() if name != EXPERT_AXIS or size > 1)

@@ -11,7 +11,7 @@ Each step returns what the next one needs:
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from zoo.objectives import Objective, make_objective
 from zoo.objectives.attention_kernels import LayerKernel, attention_kernels, kernel_lines
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.layer_transfer import read_layers
+from zoo.training.checkpoints.upcycling import upcycles
 from zoo.training.checkpoints.warm_start import (
     check_same_tokenizer,
     check_start_from,
@@ -44,7 +45,7 @@ from zoo.training.dynamics import DynamicsFile
 from zoo.training.evaluation.held_out import Dataset
 from zoo.training.evaluation.translation_evaluation import TranslationEvaluator
 from zoo.training.frozen_features import precompute_features
-from zoo.training.mesh import make_mesh, undivided_dimensions
+from zoo.training.mesh import described_axes, make_mesh, undivided_dimensions
 from zoo.training.records.ancestry import seen_tokens
 from zoo.training.records.extension import Extension, record_extension
 from zoo.training.records.metrics_file import MetricsFile
@@ -325,7 +326,7 @@ def startup_summary(
         for path, (_, value) in configs.difference(configs.default(), config).items()
     )
     parameters = ", ".join(f"{name} {count:,}" for name, count in size.parameters.items())
-    devices, axes = jax.devices(), ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    devices, axes = jax.devices(), described_axes(mesh.shape)
     return [
         f"config     {changed or 'all defaults'}",
         f"parameters {parameters}; {size.flops_per_token / 1e6:,.2f} MFLOP per token",
@@ -368,11 +369,11 @@ def restore_or_initialise(
     if not (folder := config.training.start_from):
         return state, Progress(), None
     replaceable = replaceable_parts(config, labels)
-    if config.training.start_layers:
+    if config.training.start_layers or upcycles(config):
         weights, step = read_layers(config, program.abstract_state, replaceable)
     else:
         weights, step = read_weights(Path(folder), program.abstract_state, replaceable=replaceable)
-    fresh = [part for part in state["params"] if part not in weights["params"]]
+    fresh = _missing(state["params"], weights["params"])
     tokens = seen_tokens(Path(folder))
     log(
         f"starting from the parameters of {folder} at step {step}, which have seen "
@@ -381,7 +382,26 @@ def restore_or_initialise(
     )
     origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
     origin |= {} if tokens is None else {"tokens": tokens}
-    return state | {name: state[name] | values for name, values in weights.items()}, Progress(), origin
+    return state | {name: _replaced(state[name], values) for name, values in weights.items()}, Progress(), origin
+
+
+def _missing(params: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Returns the paths of the largest parts of the parameters of which nothing is given."""
+    found = []
+    for name, part in params.items():
+        if name not in given:
+            found.append(name)
+        elif isinstance(part, Mapping):
+            found += [f"{name}/{inner}" for inner in _missing(part, given[name])]
+    return found
+
+
+def _replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values with those that are given in their place, at any depth."""
+    return {
+        name: value if name not in given else _replaced(value, given[name]) if isinstance(value, Mapping) else given[name]
+        for name, value in values.items()
+    }
 
 
 def _teacher_record(config: ResolvedConfig, constants: Constants) -> dict[str, Any] | None:

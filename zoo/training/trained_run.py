@@ -104,7 +104,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
     try:
         mesh = make_mesh(config)
     except ConfigError:  # Trained on other devices than this machine has: one is enough to read it.
-        config = configs.resolve(configs.override(config, {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}))
+        config = configs.resolve(configs.override(config, {f"mesh.{axis}": 1 for axis in config.mesh}))
         mesh = make_mesh(config, jax.devices()[:1])
     model, objective = make_model(config), make_objective(config, tokenizer)
     program = make_program(config, model, objective, mesh)

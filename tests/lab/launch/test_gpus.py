@@ -99,7 +99,8 @@ def test_a_driver_that_does_not_answer(machine, monkeypatch):
 
 def resolved(**mesh):
     sizes = {f"mesh.{name}": size for name, size in mesh.items()}
-    return config.resolve(config.override(config.default(), {"data.batch_size": 48, **sizes}))
+    kind = {"model.ffn.kind": "moe"} if "expert" in mesh else {}
+    return config.resolve(config.override(config.default(), {"data.batch_size": 48, **kind, **sizes}))
 
 
 @pytest.mark.parametrize(("jobs", "names", "devices", "fraction"), [
@@ -163,6 +164,7 @@ def test_a_single_process_has_all_gpus_or_those_of_its_mesh(machine, mesh, devic
     (4, 4, {"data": 2, "tensor": 2}, "mesh.data=2 x mesh.tensor=2 needs 4 GPUs, but with --jobs 4 each process has one: use --jobs 1, or a mesh of one device"),
     (2, 1, {"tensor": 2}, "mesh.tensor=2 needs 2 GPUs, but with --jobs 2 each process has one: use a mesh of one device"),
     (1, 1, {"data": 2}, "mesh.data=2 needs 2 GPUs, but there is 1: use a mesh of at most 1"),
+    (1, 4, {"data": 3, "expert": 2}, "mesh.data=3 x mesh.expert=2 needs 6 GPUs, but there are 4: use a mesh of at most 4"),
     (1, 4, {"data": 2, "fsdp": 3}, "mesh.data=2 x mesh.fsdp=3 needs 6 GPUs, but there are 4: use a mesh of at most 4"),
 ])  # fmt: skip
 def test_a_mesh_must_fit_the_gpus_of_a_process(machine, jobs, number, mesh, problem):

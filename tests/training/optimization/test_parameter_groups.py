@@ -144,7 +144,7 @@ def test_rate_factor_of_0_keeps_the_initial_values():
 def test_moments_are_sharded_like_their_parameters():
     config = resolve(small(model__vocab_size=264, **COMMON, **GROUPS))
     model = make_model(config)
-    mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
+    mesh = jax.sharding.AbstractMesh((2, 2, 1, 2), ("data", "fsdp", "expert", "tensor"))
     optimizer = make_optimizer(config, parameter_traits(model), labels=group_labels(config, model))
     state = abstract_state(model, optimizer, mesh)
     wanted = paths(parameter_shardings(mesh, logical_axes(model), split(model)[1]))

@@ -30,6 +30,10 @@ def measure(fields: dict, devices: int) -> dict:
             place: sum(each.wire_bytes for each in collectives if each.in_loop == (place == "loop"))
             for place in ("loop", "outside")
         },
+        "by_kind": {
+            kind: sum(each.wire_bytes for each in collectives if each.kind == kind)
+            for kind in {each.kind for each in collectives}
+        },
         "kinds_in_loops": sorted({each.kind for each in collectives if each.in_loop and each.wire_bytes > 1e4}),
         "head_gradients": sum(each.count for each in collectives if "nd,nv->dv" in each.op_name),
         "temporaries": compiled.memory_analysis().temp_size_in_bytes,

@@ -82,6 +82,11 @@ CASES = {
     "latent attention": (WITHOUT_DROPOUT | {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4}, MESH),
     "masked diffusion": (DIFFUSION, MESH),
     "mixture of experts": (EXPERTS, MESH | {"training.accumulation_steps": 2}),
+    "experts on their own devices": (EXPERTS, MESH | {"mesh.expert": 2}),
+    "experts on their own devices, accumulated": (
+        EXPERTS,
+        {"mesh.data": 2, "mesh.expert": 2, "mesh.tensor": 2, "training.accumulation_steps": 2},
+    ),
     "parameter groups": (GROUPS, MESH),
 }
 # The others share their mesh and their kind of loss or of layers with one of these.
@@ -182,7 +187,7 @@ def test_parameter_groups_change_the_curve(alone):
 
 
 def test_shard_shapes_on_a_mesh():
-    mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
+    mesh = jax.sharding.AbstractMesh((2, 4, 1, 2), ("data", "fsdp", "expert", "tensor"))
     assert batch_sharding(mesh).shard_shape((16, 9)) == (2, 9)
     model = make_model(configs.resolve(small(model__vocab_size=258, model__num_layers=3)))
     shapes = split(model)[1]
@@ -203,7 +208,7 @@ def test_schedule_free_average_is_sharded_like_the_parameters():
     config = configs.resolve(small(model__vocab_size=258, optimizer__kind="schedule_free"))
     model = make_model(config)
     optimizer = make_optimizer(config, parameter_traits(model))
-    mesh = jax.sharding.AbstractMesh((2, 4, 2), ("data", "fsdp", "tensor"))
+    mesh = jax.sharding.AbstractMesh((2, 4, 1, 2), ("data", "fsdp", "expert", "tensor"))
     state = abstract_state(model, optimizer, mesh)
     params, offsets = (jax.tree.leaves(each) for each in (state["params"], state["optimizer"]["schedule_free"].offset))
     assert [leaf.sharding for leaf in offsets] == [leaf.sharding for leaf in params]
@@ -215,7 +220,7 @@ def test_schedule_free_average_is_sharded_like_the_parameters():
 def test_either_axis_takes_the_devices_that_the_others_leave(monkeypatch):
     monkeypatch.setattr("zoo.training.mesh.Mesh", lambda devices, axes, axis_types: devices.shape)
     devices = jax.devices()[:1] * 8
-    sizes = {(-1, 2): (4, 2, 1), (-1, -1): (1, 8, 1), (2, -1): (2, 4, 1), (4, 2): (4, 2, 1)}
+    sizes = {(-1, 2): (4, 2, 1, 1), (-1, -1): (1, 8, 1, 1), (2, -1): (2, 4, 1, 1), (4, 2): (4, 2, 1, 1)}
     for (data, fsdp), shape in sizes.items():
         assert make_mesh(configs.resolve(small(mesh__data=data, mesh__fsdp=fsdp)), devices) == shape
 

@@ -54,6 +54,11 @@ FEW = ("decoder, data", "decoder, fsdp", "decoder, fsdp and tensor", "encoder-de
        "accumulation, data", "all three")  # fmt: skip
 
 
+E, K, HIDDEN = 16, 2, 32
+EXPERTS = fields((1, 1, 1), {"mesh.expert": 8, "model.ffn.kind": "moe", "model.ffn.hidden_dim": HIDDEN, "model.ffn.bias": False,
+                             "model.ffn.experts.number": E, "model.ffn.experts.per_token": K})  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def measured(request):
     """Case -> (on eight devices, on one), of the chosen cases and those that a test names."""
@@ -62,16 +67,17 @@ def measured(request):
     alone = {name: {path: 1 if path.startswith("mesh.") else value for path, value in case.items()}
              for name, case in cases.items()}  # fmt: skip
     distinct = {json.dumps(case): case for case in alone.values()}
-    asked = [(case, 8) for case in cases.values()] + [(case, 1) for case in distinct.values()]
+    asked = [(case, 8) for case in cases.values()] + [(case, 1) for case in distinct.values()] + [(EXPERTS, 8)]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8", "JAX_PLATFORMS": "cpu"}
     script = Path(__file__).with_name("sharded_programs.py")
     done = subprocess.run([sys.executable, script, json.dumps(asked)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    single = dict(zip(distinct, found[len(cases) :], strict=True))
+    single = dict(zip(distinct, found[len(cases) : -1], strict=True))
     return {
-        name: (many, single[json.dumps(alone[name])])
-        for name, many in zip(cases, found[: len(cases)], strict=True)
+        "experts": (found[-1], None),
+        **{name: (many, single[json.dumps(alone[name])])
+           for name, many in zip(cases, found[: len(cases)], strict=True)},
     }  # fmt: skip
 
 
@@ -119,9 +125,23 @@ def test_operations_and_bytes_sent_match_the_count_by_hand(measured, name):
 
 
 @pytest.mark.promise(reason="programs for eight devices are compiled")
+def test_tokens_travel_to_their_experts_and_gradients_of_experts_do_not(measured):
+    sent = measured["experts"][0]["by_kind"]
+    # Outputs and gradients of tokens, there and back, with a quarter more rows than equal loads need;
+    # numbers of rows; once in each layer.
+    assignments = B * T * K // 8
+    assert sent["all-to-all"] == LAYERS * 7 / 8 * (4 * 8 * -(-assignments * 5 // 4 // 8) * 4 * D + 4 * E)
+    # Of everything but the experts the gradients are added, as along the data axis.
+    others = 4 * (LAYERS * (4 * D * D + D * E) + V * D)
+    assert others * 2 * 7 / 8 < sent["all-reduce"] < 1.1 * others * 2 * 7 / 8
+    assert set(sent) == {"all-to-all", "all-reduce"}
+
+
+@pytest.mark.promise(reason="programs for eight devices are compiled")
 def test_gradients_are_reduced_once_per_step(measured):
     assert all(
-        many["head_gradients"] == 0 or name.startswith("decoder, tensor") for name, (many, _) in measured.items()
+        many["head_gradients"] == 0 or name.startswith(("decoder, tensor", "experts"))
+        for name, (many, _) in measured.items()
     )
     # Along the data axis nothing is sent before the last part of the batch.
     assert measured["accumulation, data"][0]["wire"]["loop"] == 0

@@ -162,11 +162,12 @@ def _check_sizes(flat: dict[str, Any], shown: str, sizes: Sequence[int]) -> Iter
             "training.accumulation_steps, which cuts every batch into as many parts"
         )
         return
-    parts = flat["training.accumulation_steps"] * max(flat["mesh.fsdp"], 1) * max(flat["mesh.data"], 1)
+    expert = flat["mesh.expert"]
+    parts = flat["training.accumulation_steps"] * max(flat["mesh.fsdp"], 1) * max(flat["mesh.data"], 1) * expert
     if any(size % parts for size in sizes[:-1]):
         yield (
             f"{shown}: every number of rows must be divisible by {parts}, training.accumulation_steps x mesh.data x "
-            "mesh.fsdp"
+            f"mesh.fsdp{' x mesh.expert' * (expert > 1)}"
         )
 
 

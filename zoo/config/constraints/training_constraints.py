@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import AUTO, chosen
-from zoo.config.kinds import NORM_KINDS, OBJECTIVE_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS, NORM_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.schedule_kinds import tail_start
 
 
@@ -70,16 +70,35 @@ def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]])
         yield (f"{setting} would change what model.norm.kind={kind} normalises over; use one part, or another norm")
 
 
+def _check_expert_axis(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], devices: int) -> Iterator[str]:
+    found = False
+    for scope, changes in {"model": {}, **scopes}.items():
+        merged = flat | changes
+        if merged["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
+            continue
+        found, number = True, merged["model.ffn.experts.number"]
+        if number % devices:
+            yield (
+                f"{scope}.ffn.experts.number={number} is not divisible by mesh.expert={devices}: each device has as "
+                f"many experts; use {-(-number // devices) * devices} experts or another number of devices"
+            )
+    if not found:
+        yield f"mesh.expert={devices} divides experts, and there are none; set model.ffn.kind=moe, or use mesh.data"
+
+
 def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     batch, accumulation = flat["data.batch_size"], flat["training.accumulation_steps"]
-    data, fsdp, tensor = flat["mesh.data"], flat["mesh.fsdp"], flat["mesh.tensor"]
+    data, fsdp, expert, tensor = (flat[f"mesh.{axis}"] for axis in ("data", "fsdp", "expert", "tensor"))
     for name, size in (("data", data), ("fsdp", fsdp)):
         if size == 0:
             yield f"mesh.{name}=0 must be -1 (all remaining devices) or at least 1"
-    rows, parts = max(fsdp, 1) * max(data, 1), 1 if accumulation == AUTO else accumulation
+    rows, parts = max(fsdp, 1) * max(data, 1) * expert, 1 if accumulation == AUTO else accumulation
     if batch % parts == 0 and (batch // parts) % rows:
         in_parts = "" if accumulation == AUTO else f" in training.accumulation_steps={accumulation} parts"
-        yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of mesh.data x mesh.fsdp"
+        axes = "mesh.data x mesh.fsdp" + " x mesh.expert" * (expert > 1)
+        yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of {axes}"
+    if expert > 1:
+        yield from _check_expert_axis(flat, scopes, expert)
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):

@@ -94,6 +94,7 @@ NOT_RESULT_RELEVANT: tuple[str, ...] = (
     "objective.chunk_tokens",
     "mesh.data",
     "mesh.fsdp",
+    "mesh.expert",
     "mesh.tensor",
     "training.log_every",
     "training.dynamics_every",

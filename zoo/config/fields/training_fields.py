@@ -208,5 +208,14 @@ MESH_FIELDS: tuple[Field, ...] = (
     Field(
         "mesh.fsdp", 1, int, "devices that split the batch and the parameters; -1: all remaining devices", minimum=-1
     ),
+    Field(
+        "mesh.expert",
+        1,
+        int,
+        "devices that split the batch and the experts of mixtures; it divides model.ffn.experts.number",
+        minimum=1,
+        added=True,
+        synonyms=("expert parallelism",),
+    ),
     Field("mesh.tensor", 1, int, "devices that split heads, hidden units and vocabulary", minimum=1),
 )

@@ -58,7 +58,8 @@ class GpuAssignment:
 
     def _problem(self, config: ResolvedConfig) -> str:
         needed, number = mesh_size(config), len(self.gpus)
-        fields = [f"mesh.{name}={config.mesh[name]}" for name in ("data", "fsdp", "tensor") if config.mesh[name] > 1]
+        axes = ("data", "fsdp", "expert", "tensor")
+        fields = [f"mesh.{name}={config.mesh[name]}" for name in axes if config.mesh[name] > 1]
         needs = f"{' x '.join(fields)} needs {needed} GPUs, but"
         if self.jobs == 1:
             there = "there is 1" if number == 1 else f"there are {number}"
@@ -93,7 +94,7 @@ class GpuAssignment:
 def mesh_size(config: ResolvedConfig) -> int:
     """Returns the devices that a run needs at least: -1 counts as 1."""
     mesh = config.mesh
-    return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.tensor
+    return max(mesh.data, 1) * max(mesh.fsdp, 1) * mesh.expert * mesh.tensor
 
 
 def _named(gpus: tuple[str, ...]) -> str:

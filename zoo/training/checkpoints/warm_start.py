@@ -12,6 +12,7 @@ from zoo.files import read_json
 from zoo.training.checkpoints.checkpoint import Checkpoints
 from zoo.training.checkpoints.integrity import find_damage
 from zoo.training.checkpoints.tree_differences import NOTHING_REPLACEABLE, ReplaceableParts
+from zoo.training.checkpoints.upcycling import check_upcycling
 from zoo.training.records.record_faults import config_edit, lost_checkpoint
 from zoo.training.records.run_folder import RunFolder
 
@@ -29,6 +30,7 @@ def check_start_from(config: ResolvedConfig) -> None:
     if not (folder := config.training.start_from):
         return
     check_trained_run(folder, "training.start_from")
+    check_upcycling(config)
     if not (layers := config.training.start_layers):
         return
     source, listed = configs.load(folder).model, ",".join(map(str, layers))

@@ -163,12 +163,12 @@ def population_mesh(mesh: Mesh, size: int) -> Mesh:
     """Returns the mesh with a leading axis "population" that takes its devices from the data axis.
 
     Args:
-        mesh: (data, fsdp, tensor).
+        mesh: (data, fsdp, expert, tensor).
         size: the new axis is the greatest common divisor of this and the data axis.
     """
     spread = math.gcd(size, mesh.shape["data"])
     return Mesh(
         mesh.devices.reshape(spread, mesh.shape["data"] // spread, *mesh.devices.shape[1:]),
         ("population", *mesh.axis_names),
-        axis_types=(jax.sharding.AxisType.Auto,) * 4,
+        axis_types=(jax.sharding.AxisType.Auto,) * (1 + len(mesh.axis_names)),
     )
