@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
-from zoo.config.kinds import FEED_FORWARD_KINDS, unit_kind
+from zoo.config.kinds import ATTENTION_KINDS, FEED_FORWARD_KINDS, unit_kind
 from zoo.config.kinds.expert_kinds import EXPERTS
 from zoo.config.kinds.position_kinds import FACTORS
 from zoo.config.loading import override, parse_argument
@@ -208,6 +208,7 @@ def _layers(
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
     changes |= _experts(seen, size)
+    changes |= _state(seen, new_heads, width)
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
@@ -229,6 +230,20 @@ def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
         "shared_dim": -(-seen[f"{EXPERTS}.shared_dim"] * size["dim"] // seen["model.dim"]),
     }
     return {f"{EXPERTS}.{name}": value for name, value in changes.items()}
+
+
+def _state(seen: dict[str, Any], heads: int, width: int) -> dict[str, Any]:
+    """Returns the fields of a kind with a state at the new size, for `heads` states of keys of `width`
+    elements; values and groups of heads in proportion.
+    """
+    if seen["model.attention.kind"] not in ATTENTION_KINDS.having("state"):
+        return {}
+    values, groups = seen["model.attention.value_dim"], seen["model.attention.key_heads"]
+    if values != AUTO:
+        values = max(4, round(values / _head_dim(seen) * width / 4) * 4)
+    if groups != AUTO:
+        groups = max(1, heads * groups // seen["model.attention.num_heads"])
+    return {"model.attention.value_dim": values, "model.attention.key_heads": groups}
 
 
 def _head_dim(seen: dict[str, Any]) -> float:

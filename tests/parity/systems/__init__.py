@@ -16,6 +16,7 @@ from tests.parity.systems.later_decoders import LATER_DECODERS
 from tests.parity.systems.mixtures import MIXTURES
 from tests.parity.systems.performers import PERFORMERS
 from tests.parity.systems.record import Comparison, Published, System
+from tests.parity.systems.state_mixers import STATE_MIXERS
 
 __all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
 
@@ -23,6 +24,7 @@ SYSTEMS: tuple[System, ...] = (
     *DECODERS,
     *LATER_DECODERS,
     *MIXTURES,
+    *STATE_MIXERS,
     *GPT_OSS,
     *ENCODERS,
     *ALIBI,
