@@ -19,8 +19,7 @@ def _size(dim: int, layers: int, heads: int, hidden: int) -> dict:
         "model.dim": dim,
         "model.num_layers": layers,
         "model.layers.pattern": tuple("full" if layer in ATTENTION[layers] else "conv" for layer in range(layers)),
-        "model.layers.kinds.full.attention.num_heads": heads,
-        "model.layers.kinds.full.attention.num_kv_heads": 8,
+        "model.attention.num_heads": heads,
         "model.ffn.hidden_dim": hidden,
     }
 
@@ -41,6 +40,7 @@ def get_config(argument: str = "350m"):
             "model.layers.pattern": ("conv", "full"),
             "model.layers.kinds.conv.attention.kind": "gated_convolution",
             "model.layers.kinds.full.attention.kind": "softmax",
+            "model.layers.kinds.full.attention.num_kv_heads": 8,
             "model.layers.kinds.full.attention.qk_norm": "head",
             "model.layers.kinds.full.position.kind": "rope",
             "model.layers.kinds.full.position.theta": 1e6,

@@ -20,6 +20,7 @@ SPECS = [
 SIZE_FIELDS = {
     "model.ffn.experts.number",
     "model.ffn.experts.per_token",
+    "model.ffn.experts.shared_dim",
     "model.dim",
     "model.num_layers",
     "mesh.fsdp",
@@ -41,6 +42,8 @@ SIZE_FIELDS = {
     "model.attention.cross_kv_heads",
     "model.attention.dilations",
     "model.attention.head_dim",
+    "model.attention.value_dim",
+    "model.attention.key_heads",
     "model.attention.scale",
     "model.attention.window",
     "model.attention.features",

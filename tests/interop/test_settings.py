@@ -16,7 +16,8 @@ INERT_ALONE = {
     "SmolLM3ForCausalLM": {"use_sliding_window", "sliding_window"}, "Qwen3ForCausalLM": {"sliding_window", "max_window_layers"},
     "Qwen2ForCausalLM": {"sliding_window", "max_window_layers"},
     "FalconForCausalLM": {"num_kv_heads"}, "Phi3ForCausalLM": {"original_max_position_embeddings"},
-    "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"},
+    "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"}, "Qwen3NextForCausalLM": {"intermediate_size"},
+    "Lfm2ForCausalLM": {"conv_L_cache"},
     "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "ElectraForPreTraining": {"tie_word_embeddings"}, }  # fmt: skip
 # Settings of the token head, which classes without one do not read.
 TOKEN_HEAD_SETTINGS = {"tie_word_embeddings", "decoder_bias", "classifier_bias"}

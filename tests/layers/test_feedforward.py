@@ -167,7 +167,7 @@ def test_adjustments_that_leave_a_given_width_as_it_is_are_refused():
         ({"model.ffn.hidden_dim": 32}, "model.ffn.hidden_dim=32 has no effect"),
         ({"model.ffn.bias": False}, "model.ffn.bias=False has no effect"),
         ({"model.parallel": "own_norms"}, "model.ffn.kind=none: model.parallel=own_norms needs two sublayers"),
-        ({"model.convolution.kind": "canon"}, "model.ffn.kind=none: model.convolution.places=ABCD .* leave out C and D"),
+        ({"model.convolution.kind": "canon"}, "model.ffn.kind=none: model.convolution.places=ABC .* leave out C"),
         ({"model.ffn.kind": "moe", "model.ffn.experts.kind": "none"}, "model.ffn.experts.kind=none: an expert has hidden"),
     ],
 )  # fmt: skip

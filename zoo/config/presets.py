@@ -208,7 +208,7 @@ def _layers(
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
     changes |= _experts(seen, size)
-    changes |= _state(seen, new_heads, width)
+    changes |= _state(seen, size["dim"], new_heads, width, scope != "model")
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
@@ -232,18 +232,30 @@ def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
     return {f"{EXPERTS}.{name}": value for name, value in changes.items()}
 
 
-def _state(seen: dict[str, Any], heads: int, width: int) -> dict[str, Any]:
-    """Returns the fields of a kind with a state at the new size, for `heads` states of keys of `width`
-    elements; values and groups of heads in proportion.
+def _state(seen: dict[str, Any], dim: int, heads: int, width: int, in_scope: bool) -> dict[str, Any]:
+    """Returns the fields of a kind with a state at the new size: derived again where they were, else in
+    proportion.
+
+    Args:
+        seen: the flat config as these layers see it.
+        dim, heads, width: D, the number of states and the elements of a key at the new size.
+        in_scope: whether a value must be a number.
     """
     if seen["model.attention.kind"] not in ATTENTION_KINDS.having("state"):
         return {}
-    values, groups = seen["model.attention.value_dim"], seen["model.attention.key_heads"]
+    at = "model.attention."
+    size = {"model.dim": dim, f"{at}num_heads": heads, f"{at}head_dim": width}
+    derived, new = (ATTENTION_KINDS.derive(seen | more | {f"{at}value_dim": AUTO}) for more in ({}, size))
+    values, groups = seen[f"{at}value_dim"], seen[f"{at}key_heads"]
+    changes = {}
     if values != AUTO:
-        values = max(4, round(values / _head_dim(seen) * width / 4) * 4)
+        changes[f"{at}value_dim"] = max(4, round(values / _head_dim(seen) * width / 4) * 4)
     if groups != AUTO:
-        groups = max(1, heads * groups // seen["model.attention.num_heads"])
-    return {"model.attention.value_dim": values, "model.attention.key_heads": groups}
+        changes[f"{at}key_heads"] = max(1, heads * groups // seen[f"{at}num_heads"])
+    return {
+        path: value if seen[path] != derived.get(path) else new[path] if in_scope else AUTO
+        for path, value in changes.items()
+    }
 
 
 def _head_dim(seen: dict[str, Any]) -> float:

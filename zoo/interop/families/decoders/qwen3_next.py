@@ -215,6 +215,7 @@ SETTINGS: dict[str, Setting] = mixtures.QWEN3_SETTINGS | {
         view.given.get("shared_expert_intermediate_size", QWEN3_NEXT["shared_expert_intermediate_size"]),
     ),
     "attention_bias": lambda view: False,
+    "hidden_act": lambda view: "silu",
     "partial_rotary_factor": lambda view: view.rotary().fraction,
     **{
         theirs: _of_layers(kind, lambda layer, ours=ours: layer.attention[ours], theirs)
