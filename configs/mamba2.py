@@ -6,8 +6,8 @@ positions.
 Sizes: 130m (128,989,632 parameters), 370m, 780m, 1.3b and 2.7b; tiny and smoke for a CPU. Shapes are
 those of the published checkpoints: states of 128 x 64, one group, twice as many values as the width,
 a vocabulary of 50,277 padded to 50,288. Training is that of the Mamba paper (Gu & Dao 2023, appendix
-E.2.1), whose recipe Mamba-2 uses: 300 billion tokens of the Pile in rows of 2048, five times the rates
-of GPT-3, and 0.1 decay.
+E.2.1), whose recipe Mamba-2 uses: 300 billion tokens of the Pile in rows of 2048, and five times the
+rates of GPT-3, which fall to 1e-5.
 """
 
 from zoo.config import default, override, sized
@@ -19,6 +19,7 @@ def _size(dim: int, layers: int, rate: float, rows: int) -> dict:
         "model.num_layers": layers,
         "model.attention.num_heads": 2 * dim // 64,
         "optimizer.learning_rate": rate,
+        "schedule.final_fraction": 1e-5 / rate,
         "data.batch_size": rows,
         "training.steps": round(300e9 / (2048 * rows)),
     }
@@ -62,7 +63,6 @@ def get_config(argument: str = "130m"):
             "optimizer.clip_norm": 1.0,
             "schedule.kind": "cosine",
             "schedule.warmup_steps": 3000,
-            "schedule.final_fraction": 0.01,
         },
     )
     return sized(argument, base, SIZES)
