@@ -105,10 +105,11 @@ def _dropout(flat: Mapping[str, Any]) -> str:
 
 def _initial_values(flat: Mapping[str, Any]) -> str:
     kernel = flat["model.init.kernel"]
+    sublayers = "" if flat["model.ffn.kind"] == "none" else "2 "
     parts = [
         f"{kernel} {_number(flat['model.init.std'])}" if kernel == "normal" else kernel,
         f"embeddings {_number(flat['model.init.embedding_std'])}",
-        *(["outputs over sqrt(2 L)"] if flat["model.init.scale_residual"] else []),
+        *([f"outputs over sqrt({sublayers}L)"] if flat["model.init.scale_residual"] else []),
         *(["outputs 0"] if flat["model.init.zero_outputs"] else []),
     ]
     return ", ".join(parts)

@@ -47,6 +47,8 @@ SIZE_FIELDS = {
     "model.attention.cross_kv_heads",
     "model.attention.dilations",
     "model.attention.head_dim",
+    "model.attention.value_dim",
+    "model.attention.key_heads",
     "model.attention.scale",
     "model.attention.window",
     "model.attention.features",

@@ -214,6 +214,38 @@ DEEPSEEK_V3 = deepseek(
     scoring_func="sigmoid", topk_group=4, topk_method="noaux_tc", vocab_size=129280, aux_loss_alpha=0.001,
     rope_scaling={"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
                   "original_max_position_embeddings": 4096, "type": "yarn"})  # fmt: skip
+
+
+def qwen3_next(**more):
+    return {"hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16,
+            "num_key_value_heads": 2, "head_dim": 256, "rope_theta": 1e7, "partial_rotary_factor": 0.25,
+            "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+            "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 512,
+            "shared_expert_intermediate_size": 512, "num_experts": 512, "num_experts_per_tok": 10,
+            "norm_topk_prob": True, "output_router_logits": False, "router_aux_loss_coef": 0.001, "rope_scaling": None,
+            "use_sliding_window": False, "max_position_embeddings": 262144} | more  # fmt: skip
+
+
+def mamba2(**more):
+    return {"hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64, "state_size": 128,
+            "n_groups": 8, "expand": 2, "conv_kernel": 4, "chunk_size": 256, "hidden_act": "silu",
+            "intermediate_size": 8192, "norm_before_gate": True, "residual_in_fp32": True, "rms_norm": True,
+            "time_step_floor": 1e-4, "time_step_init_scheme": "random", "time_step_limit": [0.0, float("inf")],
+            "time_step_max": 0.1, "time_step_min": 0.001, "time_step_rank": 256, "time_step_scale": 1.0,
+            "rescale_prenorm_residual": False, "use_bias": False, "use_conv_bias": True} | more  # fmt: skip
+
+
+def lfm2(width, hidden, heads, **more):
+    return {"hidden_size": width, "block_dim": width, "conv_dim": width, "conv_dim_out": width, "block_ff_dim": hidden,
+            "num_hidden_layers": 16, "num_attention_heads": heads, "num_heads": heads, "num_key_value_heads": 8,
+            "full_attn_idxs": [2, 5, 8, 10, 12, 14], "theta": 1e6, "block_auto_adjust_ff_dim": True,
+            "block_ffn_dim_multiplier": 1.0, "block_mlp_init_scale": 1.0, "block_multiple_of": 256,
+            "block_norm_eps": 1e-5, "block_out_init_scale": 1.0, "block_use_swiglu": True,
+            "block_use_xavier_init": True, "conv_L_cache": 3, "conv_bias": False, "conv_use_xavier_init": True,
+            "use_pos_enc": True} | more  # fmt: skip
+
+
 LONG = {"type": "su", "short_factor": [1.05] * 48, "long_factor": [1.03 + pair for pair in range(48)]}
 
 
@@ -333,6 +365,34 @@ FILES: dict[str, Published] = {
         "allenai/OLMo-1B-hf": olmo(2048, 8192, 16, 16, tie_word_embeddings=True, clip_qkv=None),
         "allenai/OLMo-7B-0424-hf": olmo(4096, 11008, 32, 32, clip_qkv=8.0, max_position_embeddings=4096),
     }),
+    # Layers with a state
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": Published("Qwen3NextForCausalLM", "qwen3_next", qwen3_next()),
+    "a Qwen3-Next with windows": refused("Qwen3NextForCausalLM", "qwen3_next", qwen3_next(use_sliding_window=True),
+                                         "use_sliding_window=True: expected False; the class has no windows"),
+    "a Qwen3-Next with biases": refused("Qwen3NextForCausalLM", "qwen3_next", qwen3_next(attention_bias=True),
+                                        "attention_bias=True: the matrix of queries holds the gates"),
+    "a Qwen3-Next with GELU": refused("Qwen3NextForCausalLM", "qwen3_next", qwen3_next(hidden_act="gelu"),
+                                      "hidden_act='gelu': the class applies it to the convolutions"),
+    "a Qwen3-Next without a shared expert": refused(
+        "Qwen3NextForCausalLM", "qwen3_next", qwen3_next(shared_expert_intermediate_size=0), "the class has a shared expert"),
+    "a Qwen3-Next with unknown layers": refused(
+        "Qwen3NextForCausalLM", "qwen3_next", qwen3_next(layer_types=["mamba"] * 47 + ["full_attention"]),
+        "mamba is not one of linear_attention, full_attention"),
+    "mistralai/Mamba-Codestral-7B-v0.1": Published("Mamba2ForCausalLM", "mamba2", mamba2()),
+    "state-spaces/mamba2-130m": Published("Mamba2ForCausalLM", "mamba2", mamba2(
+        hidden_size=768, num_hidden_layers=24, num_heads=24, n_groups=1, intermediate_size=1536, vocab_size=50288,
+        tie_word_embeddings=True, time_step_rank=48)),
+    "a Mamba-2 with biases": refused("Mamba2ForCausalLM", "mamba2", mamba2(use_bias=True), "use_bias=True: the projections"),
+    "a Mamba-2 with bounds": refused("Mamba2ForCausalLM", "mamba2", mamba2(time_step_limit=[0.001, 0.1]),
+                                     "time_step_limit=[0.001, 0.1]: step sizes have no bounds"),
+    "a Mamba-2 of other sizes": refused("Mamba2ForCausalLM", "mamba2", mamba2(expand=3), "differs from num_heads * head_dim"),
+    **of("Lfm2ForCausalLM", "lfm2", **{
+        "LiquidAI/LFM2-350M": lfm2(1024, 6656, 16), "LiquidAI/LFM2-700M": lfm2(1536, 10240, 24),
+        "LiquidAI/LFM2-1.2B": lfm2(2048, 12288, 32),
+    }),
+    "an LFM2 with biases": refused("Lfm2ForCausalLM", "lfm2", lfm2(1024, 6656, 16, conv_bias=True), "conv_bias=True: the convolution"),
+    "an LFM2 without positions": refused("Lfm2ForCausalLM", "lfm2", lfm2(1024, 6656, 16, use_pos_enc=False),
+                                         "use_pos_enc=False: expected True; the class always has them"),
     # LLaMA
     **of("LlamaForCausalLM", "llama", **{
         "huggyllama/llama-7b": llama(4096, 11008, 32, 32, rms_norm_eps=1e-6, max_sequence_length=2048),

@@ -20,6 +20,8 @@ INERT_ALONE = {
     "Qwen2MoeForCausalLM": {"sliding_window", "max_window_layers", "intermediate_size"},
     "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"},
     "DeepseekV2ForCausalLM": {"n_group", "topk_group", "intermediate_size"},
+    "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"}, "Qwen3NextForCausalLM": {"intermediate_size"},
+    "Lfm2ForCausalLM": {"conv_L_cache"},
     "BloomForCausalLM": {"pretraining_tp", "slow_but_exact"}, "ElectraForPreTraining": {"tie_word_embeddings"}, }  # fmt: skip
 # Settings of the token head, which classes without one do not read.
 TOKEN_HEAD_SETTINGS = {"tie_word_embeddings", "decoder_bias", "classifier_bias"}

@@ -12,6 +12,7 @@ from tests.support.comparisons import compared, note
 from zoo import config as configs
 from zoo.errors import ConfigError
 from zoo.layers.feedforward import hidden_dim, make_feed_forward
+from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, split
 
 PLAIN = ("relu", "gelu", "silu", "relu_squared", "leaky_relu_squared", "xielu")
@@ -158,3 +159,27 @@ def test_adjustments_that_leave_a_given_width_as_it_is_are_refused():
         width_of(hidden_dim=40, dim_multiplier=1.01)
     # The width of this size needs no rounding; another of the same ladder may.
     assert width_of(hidden_dim="auto", multiple_of=8) == 64
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.ffn.hidden_dim": 32}, "model.ffn.hidden_dim=32 has no effect"),
+        ({"model.ffn.bias": False}, "model.ffn.bias=False has no effect"),
+        ({"model.parallel": "own_norms"}, "model.ffn.kind=none: model.parallel=own_norms needs two sublayers"),
+        ({"model.convolution.kind": "canon"}, "model.ffn.kind=none: model.convolution.places=ABC .* leave out C"),
+        ({"model.ffn.kind": "moe", "model.ffn.experts.kind": "none"}, "model.ffn.experts.kind=none: an expert has hidden"),
+    ],
+)  # fmt: skip
+def test_what_needs_a_feed_forward_layer_is_refused_without_one(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        tiny({"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto"} | changes)
+
+
+def test_without_feed_forward_layers_depth_counts_one_sublayer_per_block():
+    fields = {"model.init.scale_residual": True, "model.num_layers": 8}
+    with_both, alone = (
+        initialise(make_model(tiny(fields | more)), 0)["stack"]["layers"]["attention"]["output"]["kernel"]
+        for more in ({}, {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto"})
+    )
+    np.testing.assert_allclose(alone, 2**0.5 * with_both, rtol=1e-6)

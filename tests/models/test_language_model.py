@@ -72,6 +72,10 @@ MODELS = {
         "model.init.std": 0.01, "model.position.offset": 3, "model.head.bias": True},
     "x0 shortcut, dyt, xielu": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.embedding.norm": True,
         "model.num_layers": 3, "model.scan_layers": True, "model.ffn.kind": "xielu"},
+    "attention alone": {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto", "model.norm.placement": "sandwich", "model.num_layers": 3, "model.scan_layers": True},
+    "attention alone in some layers": {
+        "model.num_layers": 3, "model.layers.pattern": ("alone", "both"), "model.layers.kinds.alone.ffn.kind": "none",
+        "model.layers.kinds.both.residual": True},
     "scaled by depth": {"model.norm.placement": "pre_scaled", "model.num_layers": 3, "model.scan_layers": True, "model.ffn.kind": "swiglu_clamped"},
     "value residual, grouped": {"model.attention.kind": "value_residual", "model.attention.value_mix": 0.3, "model.num_layers": 3,
         "model.attention.num_kv_heads": 2, "model.scan_layers": True},

@@ -21,7 +21,7 @@ def store(system) -> int:
     """Writes one system's files and returns their size in bytes."""
     reference = build(system)
     config = resolved(system, reference.hf)
-    batch = make_batch(system, config, padded=True)
+    batch = make_batch(system, config, padded=system.padded)
     outputs, _, gradients = run_theirs(reference, batch, config)
     importer = importer_of(system.imported_as)
     rules = (*importer.rules(config.model), *importer.statistics(config.model))

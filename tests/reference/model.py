@@ -45,7 +45,8 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         sublayers["cross_attention"] = lambda y: attention_layer(
             config, params["cross_attention"], y, rows, cross=True, number=number
         )
-    sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
+    if config.ffn.kind != "none":
+        sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
 
     def normed(name, y):
         if name == "attention" and not config.attention.input_norm:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from zoo.config.fields import AUTO, BY_PATH, GATED, TASKS
-from zoo.config.kinds import FEED_FORWARD_KINDS, unit_kind
+from zoo.config.kinds import ATTENTION_KINDS, FEED_FORWARD_KINDS, unit_kind
 from zoo.config.kinds.expert_kinds import EXPERTS
 from zoo.config.kinds.position_kinds import FACTORS
 from zoo.config.loading import override, parse_argument
@@ -208,6 +208,7 @@ def _layers(
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
     changes |= _experts(seen, size) | _latents(seen, width)
+    changes |= _state(seen, size["dim"], new_heads, width, scope != "model")
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
@@ -240,6 +241,32 @@ def _latents(seen: dict[str, Any], width: int) -> dict[str, Any]:
         path: 2 * max(1, round(value / _head_dim(seen) * width / 2))
         for path, value in given.items()
         if value not in (AUTO, 0)
+    }
+
+
+def _state(seen: dict[str, Any], dim: int, heads: int, width: int, in_scope: bool) -> dict[str, Any]:
+    """Returns the fields of a kind with a state at the new size: derived again where they were, else in
+    proportion.
+
+    Args:
+        seen: the flat config as these layers see it.
+        dim, heads, width: D, the number of states and the elements of a key at the new size.
+        in_scope: whether a value must be a number.
+    """
+    if seen["model.attention.kind"] not in ATTENTION_KINDS.having("state"):
+        return {}
+    at = "model.attention."
+    size = {"model.dim": dim, f"{at}num_heads": heads, f"{at}head_dim": width}
+    derived, new = (ATTENTION_KINDS.derive(seen | more | {f"{at}value_dim": AUTO}) for more in ({}, size))
+    values, groups = seen[f"{at}value_dim"], seen[f"{at}key_heads"]
+    changes = {}
+    if values != AUTO:
+        changes[f"{at}value_dim"] = max(4, round(values / _head_dim(seen) * width / 4) * 4)
+    if groups != AUTO:
+        changes[f"{at}key_heads"] = max(1, heads * groups // seen[f"{at}num_heads"])
+    return {
+        path: value if seen[path] != derived.get(path) else new[path] if in_scope else AUTO
+        for path, value in changes.items()
     }
 
 

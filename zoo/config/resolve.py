@@ -13,7 +13,7 @@ from zoo.config.constraints.combinations import validate_combination
 from zoo.config.field import as_given
 from zoo.config.field_values import checked_value
 from zoo.config.fields import AUTO, BY_PATH, FIELDS, IGNORED_BY, NOT_RESULT_RELEVANT, SEQUENCE_TASKS, TASKS
-from zoo.config.kinds import ATTENTION_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, FEED_FORWARD_KINDS, KIND_TABLES, OBJECTIVE_KINDS, OPTIMIZER_KINDS
 from zoo.config.kinds.attention_kinds import KEYS, width_fields
 from zoo.config.scopes import derivable, field_at, is_group, scoped, scopes_in, unknown_field
 from zoo.errors import ConfigError
@@ -144,7 +144,8 @@ def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:
             fill(path, value)
     if kind in ATTENTION_KINDS.having("heads"):
         _derive_scale(flat, fill)
-    fill("model.ffn.hidden_dim", 4 * dim)
+    if flat["model.ffn.kind"] in FEED_FORWARD_KINDS.having("hidden"):
+        fill("model.ffn.hidden_dim", 4 * dim)
     width = flat["model.base_dim"] or dim
     fill("model.init.embedding_std", flat["model.init.std"] if flat["model.init.kernel"] == "normal" else width**-0.5)
     if (task := flat["objective.kind"]) in SEQUENCE_TASKS:

@@ -30,11 +30,14 @@ from zoo.interop.families.decoders import (
     gpt_oss,
     granite,
     helium,
+    lfm2,
+    mamba2,
     mixtures,
     nemotron,
     olmo,
     opt,
     phi3,
+    qwen3_next,
     stablelm,
 )
 from zoo.interop.families.decoders import task_heads as decoder_task_heads
@@ -42,8 +45,8 @@ from zoo.interop.families.encoders import albert, bert, distilbert, electra, mod
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, mixtures, nemotron, olmo, opt,
-             phi3, stablelm, performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
+             apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, lfm2, mamba2, mixtures, nemotron,
+             olmo, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5, bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 

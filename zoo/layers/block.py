@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.config.kinds import PLACEMENT_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS, PLACEMENT_KINDS
 from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
@@ -29,6 +29,7 @@ class Block(nnx.Module):
 
     Without `attention.input_norm` the norm before self-attention is the identity, as in the first
     layer of ModernBERT, whose embedding is normalised already (Warner et al. 2024, section 2.1.1).
+    With `ffn.kind=none` there is no feed-forward sublayer.
 
     A subclass may carry several residual streams from layer to layer: `expand` makes them of the
     embedding, `sublayer` reads and writes them, and `reduce` makes the stack's output of them.
@@ -47,13 +48,15 @@ class Block(nnx.Module):
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         self.alpha, gain = self.constants(config, sides)
-        self.parts = ("attention", *(("cross_attention",) if cross else ()), "ffn")
+        has_ffn = config.ffn.kind in FEED_FORWARD_KINDS.having("hidden")
+        self.parts = ("attention", *(("cross_attention",) if cross else ()), *(("ffn",) if has_ffn else ()))
         self.attention = make_attention(config, gain=gain)
         if cross:
             self.cross_attention = make_attention(config, cross=True, gain=gain)
-        self.ffn = make_feed_forward(config, gain)
         self.attention_convolution = make_short_convolution(config, "A", config.dim, "embed")
-        self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
+        if has_ffn:
+            self.ffn = make_feed_forward(config, gain)
+            self.ffn_convolution = make_short_convolution(config, "C", config.dim, "embed")
         for part in self.parts:
             if not (config.parallel == "shared_norm" and part == "ffn"):
                 unnormed = part == "attention" and not config.attention.input_norm

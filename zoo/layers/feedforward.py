@@ -208,6 +208,20 @@ def _grouped(projection: Linear, x: Float[Array, "N D"], context: Context) -> Fl
     return (y.astype(jnp.float32) + bias).astype(x.dtype)
 
 
+class NoFeedForward(nnx.Module):
+    """y = 0: no feed-forward layer. A block leaves out the sublayer with its norms, so that it is its
+    mixer of tokens alone (Mamba-2; attention-only transformers).
+    """
+
+    def __init__(self, config: ResolvedConfig, gain: float = 1.0):
+        del config, gain
+
+    def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
+        """Returns zeros."""
+        del context
+        return jnp.zeros_like(x)
+
+
 def make_feed_forward(config: ResolvedConfig, gain: float = 1.0) -> nnx.Module:
     """Builds the layer that `ffn.kind` names; see `FeedForward` for the arguments."""
     made = FEED_FORWARD_KINDS.code_of(config.ffn.kind)

@@ -14,6 +14,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
+from zoo.config.kinds import FEED_FORWARD_KINDS
 from zoo.layers.parametrization import width_ratio
 
 Initializer = Callable[[Array, tuple[int, ...]], Array]
@@ -150,7 +151,8 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
 
 def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer:
     """Returns the initializer of a sublayer's last matrix: that of `kernel_initializer`, divided by
-    sqrt(2 L) with `init.scale_residual` (GPT-2), or 0 with `init.zero_outputs`.
+    the square root of the number of sublayers with `init.scale_residual` (GPT-2: 2 L), or 0 with
+    `init.zero_outputs`.
 
     Args:
         config: the `model` part of the config.
@@ -158,7 +160,8 @@ def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer
     """
     if config.init.zero_outputs:
         return zeros
-    return kernel_initializer(config, gain * ((2 * config.num_layers) ** -0.5 if config.init.scale_residual else 1.0))
+    sublayers = config.num_layers * (2 if config.ffn.kind in FEED_FORWARD_KINDS.having("hidden") else 1)
+    return kernel_initializer(config, gain * (sublayers**-0.5 if config.init.scale_residual else 1.0))
 
 
 class Linear(nnx.Module):

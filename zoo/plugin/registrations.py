@@ -20,7 +20,7 @@ from zoo.lab.metrics import METRICS, METRICS_OF, Metric
 from zoo.layers.attention import TokenMixer
 from zoo.layers.attention.projections import Attention
 from zoo.layers.block import Block
-from zoo.layers.feedforward import FeedForward, GatedFeedForward
+from zoo.layers.feedforward import FeedForward, GatedFeedForward, NoFeedForward
 from zoo.layers.norm import BatchNorm, LayerNorm, NoNorm, Norm, RMSNorm
 from zoo.layers.position import Position
 from zoo.layers.short_convolution import DepthwiseConvolution, ShortConvolution
@@ -162,7 +162,10 @@ DERIVED: dict[str, dict[str, Callable[[type], bool]]] = {
         "reads_first": lambda made: bool(getattr(made, "publishes", ())),
     },
     "model.convolution.kind": {"width": lambda made: issubclass(made, DepthwiseConvolution)},
-    "model.ffn.kind": {"gated": lambda made: issubclass(made, GatedFeedForward)},
+    "model.ffn.kind": {
+        "hidden": lambda made: not issubclass(made, NoFeedForward),
+        "gated": lambda made: issubclass(made, GatedFeedForward),
+    },
 }
 
 

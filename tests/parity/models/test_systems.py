@@ -41,7 +41,7 @@ def compare(system, every_kernel=True, with_gradients=True):
         reference = build(system)
         first = kernel == system.kernels[0]
         config = resolved(system, reference.hf)
-        batch = make_batch(system, config, padded=first)
+        batch = make_batch(system, config, padded=first and system.padded)
         theirs, weights, their_gradients = run_theirs(reference, batch, config)
         ours, gradients = run_ours(
             system, reference.hf, reference.tensors(), batch, weights, kernel, not first, with_gradients

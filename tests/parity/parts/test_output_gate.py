@@ -1,6 +1,4 @@
-"""The elementwise output gate against the full-attention layer of Qwen3-Next, a model that zoo does
-not have as a whole.
-"""
+"""The elementwise output gate against the full-attention layer of Qwen3-Next."""
 
 import jax.numpy as jnp
 import pytest
@@ -16,23 +14,13 @@ from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from tests.support.building import tiny
 from tests.support.comparisons import note
-from zoo.interop.weights.mapping import TRANSPOSED, Rule, fused, linear
+from zoo.interop.families.decoders.qwen3_next import gated_attention_rules
 from zoo.layers.attention import make_attention
 from zoo.layers.context import Context
 
 pytestmark = pytest.mark.parity
 B, T, D, H, G, K = 2, 16, 32, 4, 2, 12
 EPSILON = 1e-6
-# `q_proj` alternates between the rows of a head's query and those of its gate.
-RULES = [
-    Rule(
-        "q_proj.weight",
-        ("query/kernel", "output_gate/projection/kernel"),
-        fused((H * K, H * K), groups=H).then(TRANSPOSED),
-    ),
-    *(rule for name in ("key", "value", "output") for rule in linear(name, f"{name[0]}_proj", bias=False)),
-    *(Rule(f"{name[0]}_norm.weight", (f"{name}_norm/scale",)) for name in ("query", "key")),
-]
 
 
 def settings():
@@ -76,8 +64,9 @@ def differences():
     cos_and_sin = qwen3_next.Qwen3NextRotaryEmbedding(config)(torch.zeros(B, T, D), torch.arange(T)[None])
     mask = torch.triu(torch.full((T, T), -torch.inf), 1)[None, None]
     context = Context(jnp.arange(T)[None], in_order=True)
+    rules = gated_attention_rules(settings(), "")
     return layer_differences(
-        make_attention(settings()), context, layer, lambda x: layer(x, cos_and_sin, mask)[0], RULES, (B, T, D)
+        make_attention(settings()), context, layer, lambda x: layer(x, cos_and_sin, mask)[0], rules, (B, T, D)
     )
 
 

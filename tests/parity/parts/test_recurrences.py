@@ -20,7 +20,9 @@ from tests.parity.layers import largest, layer_differences
 from tests.parity.references import fill
 from tests.support.building import call, counting, tiny
 from tests.support.comparisons import note
-from zoo.interop.weights.mapping import Rule, Transform, fused, fused_linear, linear
+from zoo.interop.families.decoders.lfm2 import convolution_rules
+from zoo.interop.families.decoders.mamba2 import mixer_rules
+from zoo.interop.families.decoders.qwen3_next import gated_delta_rules
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.gated_linear_recurrence import unit_length
 from zoo.layers.attention.linear_recurrence import Tokens, by_chunks, token_by_token
@@ -29,19 +31,6 @@ pytestmark = pytest.mark.parity
 # Rows of several chunks, the last of them short.
 B, T, D, H, G, K, V = 2, 22, 32, 4, 2, 8, 6
 SMALL = {"model.attention.chunk_tokens": 8, "data.sequence_length": T}
-# conv1d.weight is [C, 1, W], the token itself last.
-TAPS = Transform(lambda x: (x[:, 0, ::-1].T,), lambda parts: parts[0].T[:, None, ::-1])
-
-
-def convolutions(names, sizes, name, bias=False):
-    """Returns the rules of several depthwise convolutions in one tensor."""
-    paths = [f"{name}_convolution" for name in names]
-    rules = [Rule(f"{name}.weight", tuple(f"{path}/taps" for path in paths), fused(sizes).then(TAPS))]
-    return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes))] * bias
-
-
-def step(log_rate="A_log", bias="dt_bias"):
-    return [Rule(log_rate, ("step/log_rate",)), Rule(bias, ("step/bias",))]
 
 
 def settings(changes):
@@ -55,18 +44,10 @@ def gated_delta():
         hidden_size=D, linear_num_value_heads=H, linear_num_key_heads=G, linear_key_head_dim=K, linear_value_head_dim=V,
         linear_conv_kernel_dim=4,
     )  # fmt: skip
-    sizes = G * K, G * K, H * V
-    rules = [
-        *fused_linear(("query", "key", "value", "gate"), "in_proj_qkvz", (*sizes, H * V), bias=False, groups=G),
-        *fused_linear(("rate_gate", "decay_gate"), "in_proj_ba", (H, H), bias=False, groups=G),
-        *convolutions(("query", "key", "value"), sizes, "conv1d"),
-        *step(),
-        Rule("norm.weight", ("scale",)),
-        *linear("output", "out_proj", bias=False),
-    ]
     changes = {"model.attention.kind": "gated_delta", "model.attention.key_heads": G, "model.attention.head_dim": K,
                "model.attention.value_dim": V}  # fmt: skip
-    return settings(changes | SMALL), qwen3_next.Qwen3NextGatedDeltaNet(config, 0), rules
+    ours = settings(changes | SMALL)
+    return ours, qwen3_next.Qwen3NextGatedDeltaNet(config, 0), gated_delta_rules(ours, "")
 
 
 def state_space():
@@ -75,28 +56,16 @@ def state_space():
         hidden_size=D, num_heads=H, head_dim=2 * D // H, state_size=K, n_groups=G, expand=2, conv_kernel=4, chunk_size=8,
         layer_norm_epsilon=1e-6,
     )  # fmt: skip
-    wide = 2 * D
-    rules = [
-        *fused_linear(("gate", "value", "key", "query", "step_size"), "in_proj", (wide, wide, G * K, G * K, H), bias=False),
-        *convolutions(("value", "key", "query"), (wide, G * K, G * K), "conv1d", bias=True),
-        *step(),
-        Rule("D", ("skip",)),
-        Rule("norm.weight", ("scale",)),
-        *linear("output", "out_proj", bias=False),
-    ]  # fmt: skip
     changes = {"model.attention.kind": "mamba2", "model.attention.key_heads": G, "model.attention.head_dim": K}
-    return settings(changes | SMALL), mamba2.Mamba2Mixer(config, 0), rules
+    ours = settings(changes | SMALL)
+    return ours, mamba2.Mamba2Mixer(config, 0), mixer_rules(ours, "")
 
 
 def convolution():
     """Returns the same for LFM2."""
     config = lfm2.Lfm2Config(hidden_size=D, conv_L_cache=3, conv_bias=False)
-    rules = [
-        *fused_linear(("input_gate", "output_gate", "value"), "in_proj", (D, D, D), bias=False),
-        Rule("conv.weight", ("convolution/taps",), TAPS),
-        *linear("output", "out_proj", bias=False),
-    ]
-    return settings({"model.attention.kind": "gated_convolution"}), lfm2.Lfm2ShortConv(config, 0), rules
+    ours = settings({"model.attention.kind": "gated_convolution"})
+    return ours, lfm2.Lfm2ShortConv(config, 0), convolution_rules(ours, "")
 
 
 LAYERS = {"Qwen3NextGatedDeltaNet": gated_delta, "Mamba2Mixer": state_space, "Lfm2ShortConv": convolution}

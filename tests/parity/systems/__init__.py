@@ -15,6 +15,7 @@ from tests.parity.systems.later_decoders import LATER_DECODERS
 from tests.parity.systems.mixtures import MIXTURES
 from tests.parity.systems.performers import PERFORMERS
 from tests.parity.systems.record import Comparison, Published, System
+from tests.parity.systems.state_mixers import STATE_MIXERS
 
 __all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
 
@@ -22,6 +23,7 @@ SYSTEMS: tuple[System, ...] = (
     *DECODERS,
     *LATER_DECODERS,
     *MIXTURES,
+    *STATE_MIXERS,
     *ENCODERS,
     *ALIBI,
     *ENCODER_DECODERS,

@@ -47,6 +47,7 @@ class System:
         importer: the importer of a reference that is defined in these tests; None for the importer of
             the class.
         training: whether both sides run in training mode.
+        padded: whether some rows have padding; a reference may lack what keeps it out.
     """
 
     name: str
@@ -61,6 +62,7 @@ class System:
     published: tuple[Published, ...] = ()
     importer: Importer | None = None
     training: bool = False
+    padded: bool = True
 
     @property
     def imported_as(self) -> str | Importer:

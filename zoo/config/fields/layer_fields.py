@@ -4,6 +4,8 @@ from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import ELMO, ENCODER, REPLACED, SEQUENCE_OBJECTIVES, TASK_OBJECTIVES, TOKEN_OBJECTIVES
 from zoo.config.kinds import FEED_FORWARD_KINDS
 
+_HIDDEN = FEED_FORWARD_KINDS.when("hidden")
+
 FFN_FIELDS: tuple[Field, ...] = (
     Field("model.ffn.kind", "gelu", str, "feed-forward layer", FEED_FORWARD_KINDS.choices, synonyms=("glu",)),
     Field(
@@ -13,12 +15,14 @@ FFN_FIELDS: tuple[Field, ...] = (
         "F, width of the hidden layer, of each expert in a mixture",
         minimum=1,
         auto="4 * dim",
+        when=_HIDDEN,
     ),
     Field(
         "model.ffn.match_parameters",
         False,
         bool,
         "gated kinds take 2/3 of hidden_dim, so that all kinds have the same number of weights (Shazeer 2020)",
+        when=_HIDDEN,
     ),
     Field(
         "model.ffn.dim_multiplier",
@@ -28,6 +32,7 @@ FFN_FIELDS: tuple[Field, ...] = (
         above=0,
         added=True,
         synonyms=("ffn-dim-multiplier",),
+        when=_HIDDEN,
     ),
     Field(
         "model.ffn.multiple_of",
@@ -36,8 +41,9 @@ FFN_FIELDS: tuple[Field, ...] = (
         "the hidden width is rounded up to a multiple of this, after `dim_multiplier` (LLaMA: 256)",
         minimum=1,
         added=True,
+        when=_HIDDEN,
     ),
-    Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias"),
+    Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias", when=_HIDDEN),
     Field(
         "model.ffn.gelu_approximation",
         "none",
@@ -89,7 +95,10 @@ INIT_FIELDS: tuple[Field, ...] = (
         auto="init.std for `normal`, else dim ** -0.5",
     ),
     Field(
-        "model.init.scale_residual", False, bool, "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2)"
+        "model.init.scale_residual",
+        False,
+        bool,
+        "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2), the number of sublayers",
     ),
     Field(
         "model.init.zero_outputs",

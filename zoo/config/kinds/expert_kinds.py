@@ -99,6 +99,8 @@ def _problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     number, chosen, groups, kept = own["number"], own["per_token"], own["groups"], own["chosen_groups"]
     if flat[f"{EXPERTS}.kind"] == NAME:
         yield f"{EXPERTS}.kind={NAME}: an expert is no mixture of experts; choose a kind that has none, e.g. swiglu"
+    if flat[f"{EXPERTS}.kind"] == "none":
+        yield f"{EXPERTS}.kind=none: an expert has hidden units; choose a kind that has them, e.g. swiglu"
     if chosen > number:
         yield f"{EXPERTS}.per_token={chosen}: a layer has only {number} experts ({EXPERTS}.number)"
     if number % groups:
@@ -146,7 +148,7 @@ MIXTURE = Kind(
     KIND,
     NAME,
     "sum over k of E experts of g_i E_i(x), chosen by a router for each token (Shazeer et al. 2017; Fedus et al. 2021)",
-    frozenset({"experts"}),
+    frozenset({"hidden", "experts"}),
     fields=_FIELDS,
     problems=_problems,
     loss_terms=LOSS_TERMS,

@@ -1,5 +1,8 @@
 """Kinds of feed-forward layers."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from zoo.config.field import Field
 from zoo.config.kinds.description import Description
 from zoo.config.kinds.expert_kinds import MIXTURE
@@ -28,10 +31,26 @@ _XIELU_RESULT = (
     "FLOPs: xIELU has a lower perplexity than squared ReLU and SwiGLU."
 )
 
+_HIDDEN = frozenset({"hidden"})
+
+
+def _problems_without_layer(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    """Yields what needs a feed-forward layer."""
+    del architecture
+    if flat["model.parallel"] != "none":
+        yield f"{KIND}=none: model.parallel={flat['model.parallel']} needs two sublayers; set it to none"
+    places = set("CD") & set(flat["model.convolution.places"]) if flat["model.convolution.kind"] != "none" else set()
+    if places:
+        yield (
+            f"{KIND}=none: model.convolution.places={flat['model.convolution.places']} has places of the feed-forward "
+            f"layer; leave out {' and '.join(sorted(places))}"
+        )
+
 
 FEED_FORWARD_KINDS = KindTable(
     KIND,
     traits={
+        "hidden": "it has hidden units",
         "gated": "it has three matrices, one of them for the gates",
         **{name: f"its activation is {name}" for name in ACTIVATIONS},
         "sparse": "hidden units are never below 0, and exactly 0 when they are off",
@@ -42,7 +61,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "relu",
             "max(0, x W1) W2 (Vaswani et al. 2017)",
-            frozenset({"relu", "sparse"}),
+            _HIDDEN | {"relu", "sparse"},
             code="zoo.layers.feedforward:FeedForward",
             description=Description(details=(_RELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
@@ -50,7 +69,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "gelu",
             "gelu(x W1) W2 (Hendrycks & Gimpel 2016; GPT)",
-            frozenset({"gelu"}),
+            _HIDDEN | {"gelu"},
             code="zoo.layers.feedforward:FeedForward",
             description=Description(details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
@@ -58,7 +77,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "silu",
             "silu(x W1) W2, also called Swish",
-            frozenset({"silu"}),
+            _HIDDEN | {"silu"},
             code="zoo.layers.feedforward:FeedForward",
             description=Description(details=(_SILU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT), synonyms=("swish",)),
         ),
@@ -66,7 +85,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "swiglu",
             "(silu(x W1) * x W3) W2 (Shazeer 2020; LLaMA)",
-            frozenset({"gated", "silu"}),
+            _HIDDEN | {"gated", "silu"},
             code="zoo.layers.feedforward:GatedFeedForward",
             description=Description(
                 details=(_SILU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT, SQUARED_OR_GATED_RESULT, _XIELU_RESULT)
@@ -76,7 +95,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "geglu",
             "(gelu(x W1) * x W3) W2 (Shazeer 2020)",
-            frozenset({"gated", "gelu"}),
+            _HIDDEN | {"gated", "gelu"},
             code="zoo.layers.feedforward:GatedFeedForward",
             description=Description(details=(_GELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
@@ -84,7 +103,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "reglu",
             "(relu(x W1) * x W3) W2 (Shazeer 2020)",
-            frozenset({"gated", "relu", "sparse"}),
+            _HIDDEN | {"gated", "relu", "sparse"},
             code="zoo.layers.feedforward:GatedFeedForward",
             description=Description(details=(_RELU,), published=(GLU_RESULT, _ACTIVATIONS_RESULT)),
         ),
@@ -92,7 +111,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "relu_squared",
             "max(0, x W1)^2 W2 (So et al. 2021; Nemotron, Arcee)",
-            frozenset({"sparse"}),
+            _HIDDEN | {"sparse"},
             code="zoo.layers.feedforward:SquaredReLU",
             description=Description(
                 published=(
@@ -111,6 +130,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "leaky_relu_squared",
             "leaky_relu(x W1)^2 W2 (Maas et al. 2013, squared as in So et al. 2021)",
+            _HIDDEN,
             fields=(
                 Field(
                     "model.ffn.negative_slope",
@@ -141,7 +161,7 @@ FEED_FORWARD_KINDS = KindTable(
             KIND,
             "swiglu_clamped",
             "(swish(min(x W1, c)) * (clip(x W3, -c, c) + 1)) W2, swish(g) = g sigmoid(1.702 g) (gpt-oss)",
-            frozenset({"gated"}),
+            _HIDDEN | {"gated"},
             fields=(
                 Field(
                     "model.ffn.clamp",
@@ -159,10 +179,26 @@ FEED_FORWARD_KINDS = KindTable(
             "xielu",
             "xielu(x W1) W2: quadratic above 0, exponential below, with two learned numbers "
             "(Huang & Schlag 2024; Apertus)",
+            _HIDDEN,
             code="zoo.layers.feedforward:XIELU",
             description=Description(published=(_XIELU_RESULT,)),
         ),
         MIXTURE,
+        Kind(
+            KIND,
+            "none",
+            "no feed-forward layer: a block is its mixer of tokens alone (Mamba-2)",
+            problems=_problems_without_layer,
+            code="zoo.layers.feedforward:NoFeedForward",
+            description=Description(
+                name="no-feed-forward",
+                details=(
+                    "Switched off: the sublayer with its norm and its residual connection. Initial values of the "
+                    "last matrices, with `init.scale_residual`, count one sublayer for each block.",
+                ),
+                synonyms=("attention-only",),
+            ),
+        ),
     ),
     part="feed-forward layer",
 )

@@ -154,7 +154,8 @@ def _block(model: ResolvedConfig, kinds: dict[str, ResolvedConfig], cross: bool,
             yield Branch((Parallel(((*(() if unnormed else norm), attention), (*norm, ffn))),), first.residual)
         return
     steps = sublayer_steps(first)
-    for part in (attention, *((_attention(first, True),) if cross else ()), ffn):
+    has_ffn = any(each.ffn.kind in FEED_FORWARD_KINDS.having("hidden") for each in kinds.values())
+    for part in (attention, *((_attention(first, True),) if cross else ()), *((ffn,) if has_ffn else ())):
         yield from _filled(steps, {NORM: _norm(model), SUBLAYER: part}, unnormed and part is attention)
 
 
@@ -293,6 +294,8 @@ def _feed_forward(model: ResolvedConfig) -> Part:
         "relu_squared": "squared ReLU", "leaky_relu_squared": "squared leaky ReLU", "swiglu_clamped": "clamped SwiGLU",
         "xielu": "xIELU", "moe": "experts",
     }  # fmt: skip
+    if kind not in FEED_FORWARD_KINDS.having("hidden"):
+        return Part("ffn", "No feed-forward layer")
     # The equation, without the explanation and the citation that follow it.
     equation = re.split(r", also |, swish|: | \([A-Z]| \(gpt", FEED_FORWARD_KINDS.by_name[kind].meaning)[0]
     width, inner = _number(model.dim), _number(hidden_dim(model))

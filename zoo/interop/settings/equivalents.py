@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zoo.config import GATED, ResolvedConfig, layer_kind, side
+from zoo.config import AUTO, GATED, ResolvedConfig, layer_kind, side
 from zoo.config.kinds import activation_of, unit_kind
 
 
@@ -66,10 +66,12 @@ class ConfigView:
 
 
 def hidden_dim(model: ResolvedConfig) -> int:
-    """Returns F as it is built, including the matching of parameters."""
+    """Returns F as it is built, including the matching of parameters; 4 D without feed-forward layers,
+    which classes that have them refuse by their kind.
+    """
     from zoo.layers.feedforward import hidden_dim as built
 
-    return built(model)
+    return 4 * model.dim if model.ffn.hidden_dim == AUTO else built(model)
 
 
 def activation(view: ConfigView, tanh: str = "gelu_new") -> str:

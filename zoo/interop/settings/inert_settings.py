@@ -29,7 +29,7 @@ class InertSettings:
 
 BERTS = ("bert", "roberta", "xlm-roberta", "camembert", "longformer", "roformer")
 GPTS = ("openai-gpt", "gpt2", "gptj")
-MIXTURES = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "granitemoe", "gpt_oss")
+MIXTURES = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "granitemoe", "gpt_oss")
 LLAMAS = (
     "llama",
     "mistral",
@@ -153,6 +153,28 @@ INERT_SETTINGS = (
     ),
     InertSettings(("initial_context_length",), "the class reads rope_scaling", of=("gpt_oss",)),
     InertSettings(("position_embedding_type",), "the class always has rotary positions", ("rope",), ("granitemoe",)),
+    InertSettings(("use_sliding_window",), "the class has no windows", (False,), ("qwen3_next",)),
+    InertSettings(
+        ("block_dim", "block_norm_eps", "conv_dim", "conv_dim_out", "num_heads"), "copies of other settings",
+        of=("lfm2",),
+    ),
+    InertSettings(
+        ("block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init", "conv_use_xavier_init"),
+        "initial values", of=("lfm2",),
+    ),
+    InertSettings(
+        ("time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme", "time_step_scale",
+         "time_step_rank"),
+        "initial values, and names that the class does not read", of=("mamba2",),
+    ),
+    InertSettings(
+        ("chunk_size", "residual_in_fp32"), "how the computation is carried out", of=("mamba2",),
+    ),
+    InertSettings(
+        ("intermediate_size", "norm_before_gate"), "a copy of other settings, and a name that no class reads",
+        of=("mamba2",),
+    ),
+    InertSettings(("block_use_swiglu", "use_pos_enc"), "the class always has them", (True,), ("lfm2",)),
     InertSettings(("qk_norm",), "the class always normalises queries and keys", (True,), ("apertus",)),
     InertSettings(("post_norm",), "the class has pre-norm", (False,), ("apertus",)),
     InertSettings(("hidden_dropout",), "dropout before the head of a task, in training", of=("apertus",)),

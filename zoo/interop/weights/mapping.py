@@ -50,6 +50,8 @@ class Transform:
 IDENTITY = Transform(lambda x: (x,), lambda parts: parts[0])
 TRANSPOSED = Transform(lambda x: (x.T,), lambda parts: parts[0].T)
 REVERSED = Transform(lambda x: (x[::-1],), lambda parts: parts[0][::-1])
+# The weights of a causal torch.nn.Conv1d with one group per channel, [C, 1, W], the token itself last.
+TAPS = Transform(lambda x: (x[:, 0, ::-1].T,), lambda parts: parts[0].T[:, None, ::-1])
 
 
 def fused(sizes: Sequence[int], groups: int = 1, axis: int = 0) -> Transform:
@@ -195,6 +197,19 @@ def fused_linear(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bo
     weight = fused(sizes, groups).then(TRANSPOSED) if transposed else fused(sizes, groups, axis=-1)
     rules = [Rule(f"{name}.weight", tuple(f"{path}/kernel" for path in paths), weight)]
     return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes, groups))] * bias
+
+
+def convolutions(paths: Sequence[str], name: str, sizes: Sequence[int], bias: bool = False) -> list[Rule]:
+    """Returns the rules of several causal depthwise convolutions of the same width, side by side in
+    one torch.nn.Conv1d.
+
+    Args:
+        paths, name: here, each with {taps [W, C], bias}, and in the other library.
+        sizes: number of channels of each.
+        bias: whether there is one.
+    """
+    rules = [Rule(f"{name}.weight", tuple(f"{path}/taps" for path in paths), fused(sizes).then(TAPS))]
+    return rules + [Rule(f"{name}.bias", tuple(f"{path}/bias" for path in paths), fused(sizes))] * bias
 
 
 def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
