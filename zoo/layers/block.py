@@ -86,6 +86,14 @@ class Block(nnx.Module):
         del config
         return x
 
+    @classmethod
+    def residual_flops(cls, config: ResolvedConfig) -> int:
+        """Returns the operations of products in the residual connection of one sublayer, for one token
+        that passes forward; by default none.
+        """
+        del config
+        return 0
+
     def sublayer(
         self, x: Residual, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
     ) -> Residual:

@@ -248,6 +248,7 @@ PAPERS = (
         "arXiv:2412.13663",
     ),
     Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
+    Paper("Xie et al. 2025", "mHC: Manifold-Constrained Hyper-Connections", "arXiv:2512.24880"),
     Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),
     Paper("Xu et al. 2019", "Understanding and Improving Layer Normalization", "arXiv:1911.07013"),
     Paper(
@@ -271,6 +272,7 @@ PAPERS = (
     Paper("Zhang et al. 2019", "Fixup Initialization: Residual Learning Without Normalization", "arXiv:1901.09321"),
     Paper("Zhang et al. 2022", "OPT: Open Pre-trained Transformer Language Models", "arXiv:2205.01068"),
     Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
+    Paper("Zhu et al. 2024", "Hyper-Connections", "arXiv:2409.19606"),
     Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),
 )
 
