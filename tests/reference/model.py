@@ -63,7 +63,9 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
     for place, (name, f) in enumerate(sublayers.items()):
         if placement in streams.HYPER:
             order = (number - 1) * len(sublayers) + place
-            x = streams.sublayer(config, params[f"{name}_streams"], x, lambda y, f=f, name=name: f(normed(name, y)), order)
+            x = streams.sublayer(
+                config, params[f"{name}_streams"], x, lambda y, f=f, name=name: f(normed(name, y)), order
+            )
         elif placement in ("pre", "x0_shortcut"):
             x = keep * x + r * f(normed(name, x))
         elif placement == "pre_scaled":

@@ -18,7 +18,7 @@ def reduce(config, x):
 
 
 def sublayer(config, params, x, f, number):
-    """One sublayer f around the streams [B, T, N, D]; `number` counts sublayers of the stack from 0."""
+    """One sublayer f around streams [B, T, N, D]; `number` counts sublayers of the stack from 0."""
     n = config.norm.streams
     weigh = doubly_stochastic if config.norm.placement == "mhc" else hyper
     read, mix, write = weigh(params, x, n, number, dynamic=config.norm.placement == "hyper")

@@ -24,8 +24,8 @@ DYNAMIC_SCALE = 0.01
 SINKHORN_STEPS = 20
 """Number of normalisations of columns and rows (Xie et al. 2025, section 4.2)."""
 DIAGONAL = 4.0
-"""Initial value on the diagonal of the logits of the doubly stochastic matrix, which are 0 elsewhere: with
-4 streams 0.95 of a stream stays in it.
+"""Initial value on the diagonal of the logits of a doubly stochastic matrix, which are 0 elsewhere:
+with 4 streams 0.95 of a stream stays in it.
 """
 
 
@@ -49,8 +49,8 @@ def projected(x: Float[Array, "*leading D"], kernel: Float[Array, "D O"]) -> Flo
 
 
 def sinkhorn(logits: Matrices, steps: int = SINKHORN_STEPS) -> Matrices:
-    """Returns doubly stochastic matrices: exp(logits), whose columns and then rows are divided by their
-    sums, `steps` times (Sinkhorn & Knopp 1967; Xie et al. 2025, eq. 9).
+    """Returns doubly stochastic matrices: exp(logits), whose columns and then rows are divided by
+    their sums, `steps` times (Xie et al. 2025, eq. 9).
 
     Rows add up to 1 exactly, columns in the limit. It computes with logarithms, so no sum is 0.
     """
@@ -92,9 +92,8 @@ class Connections(nnx.Module):
 
 
 class DynamicConnections(Connections):
-    """Those of `Connections`, to which a function of each stream is added: scale * tanh(RMSNorm(x_n) W)
-    with W [D, N + 2] for the weights of reading, mixing and writing, and two scales, one of them for
-    writing.
+    """The weights of `Connections` plus a function of each stream: s tanh(RMSNorm(x_n) W) with W
+    [D, N + 2] for reading, mixing and writing, and two factors s, one of them for writing.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -121,16 +120,16 @@ class DynamicConnections(Connections):
 
 
 class ManifoldConnections(nnx.Module):
-    """The weights of manifold-constrained hyper-connections around one sublayer, for x the N streams of
-    a token side by side:
+    """The weights of manifold-constrained hyper-connections around one sublayer, for x the N streams
+    of a token side by side:
 
     * reading: sigmoid(a_1 RMSNorm(x) W_1 + b_1), which the block multiplies by 2 / N;
     * writing: 2 sigmoid(a_2 RMSNorm(x) W_2 + b_2);
     * mixing: Sinkhorn(a_3 RMSNorm(x) W_3 + B_3), row m for the new stream m.
 
-    The source has no 2 / N, which makes the first input of a sublayer the mean of the streams and which
-    the norm before the sublayer cannot tell but for its epsilon. It begins with a = 0.01. Here a is 0
-    and W is random: so the model begins as pre-norm, and the streams differ after the first update.
+    The source has no 2 / N, with which a sublayer reads the mean of the streams at first. The norm
+    before the sublayer cannot tell it but for its epsilon. The source begins with a = 0.01. Here a is
+    0 and W is random: so the model begins as pre-norm, and the first update makes the streams differ.
     """
 
     def __init__(self, config: ResolvedConfig):
@@ -156,7 +155,7 @@ class ManifoldConnections(nnx.Module):
 
 class StaticHyperBlock(Block):
     """Static hyper-connections: x_m = sum_n R_nm x_n + b_m f(Norm(sum_n a_n x_n)) for each of N =
-    `norm.streams` streams, with learned a, R and b of each sublayer (Zhu et al. 2024,
+    `norm.streams` streams, with R [N, N], a [N] and b [N] that each sublayer learns (Zhu et al. 2024,
     arXiv:2409.19606, eq. 2).
 
     The streams begin as copies of the embedding. The paper ends in their sum, here it is their mean,
@@ -184,7 +183,7 @@ class StaticHyperBlock(Block):
 
     @classmethod
     def residual_flops(cls, config: ResolvedConfig) -> int:
-        """Returns the operations that reading, mixing and writing add, for one token and one sublayer."""
+        """Returns the operations that reading, mixing and writing add, per token and sublayer."""
         n = config.norm.streams
         return 2 * config.dim * n * (n + 2) + cls.connections.flops(config)
 
@@ -210,9 +209,10 @@ class StaticHyperBlock(Block):
 
 
 class HyperBlock(StaticHyperBlock):
-    """Dynamic hyper-connections: those of `hyper_static`, whose weights a, R and b are the learned ones
-    plus s tanh(RMSNorm(x_n) W), for each token and stream n (Zhu et al. 2024, arXiv:2409.19606, eq. 10
-    to 13; with RMSNorm, Xie et al. 2025, eq. 5).
+    """Dynamic hyper-connections: x_m = sum_n R_nm x_n + b_m f(Norm(sum_n a_n x_n)) for each of N =
+    `norm.streams` streams, with R [N, N], a [N] and b [N] that are learned numbers plus
+    s tanh(RMSNorm(x_n) W) of each token and stream n, with W [D, N + 2] (Zhu et al. 2024,
+    arXiv:2409.19606, eq. 10 to 13; RMSNorm as in Xie et al. 2025, eq. 5).
 
     W is 0 and s is 0.01 at first, so a model begins equal to pre-norm.
     """
@@ -221,8 +221,10 @@ class HyperBlock(StaticHyperBlock):
 
 
 class ManifoldBlock(StaticHyperBlock):
-    """Manifold-constrained hyper-connections (mHC): x_m = sum_n R_mn x_n + b_m f(Norm(sum_n a_n x_n)),
-    with a and b of sigmoids and a doubly stochastic R (Xie et al. 2025, arXiv:2512.24880, eq. 3, 7, 8).
+    """Manifold-constrained hyper-connections (mHC): x_m = sum_n R_mn x_n + b_m f(Norm(sum_n a_n x_n))
+    for each of N = `norm.streams` streams, with R [N, N] doubly stochastic, and a [N] and b [N]
+    sigmoids, all functions of the streams of the token (Xie et al. 2025, arXiv:2512.24880, eq. 3, 7,
+    8).
 
     Each row and column of R adds up to 1, so the mean of the streams passes all layers as the residual
     stream of pre-norm does. `ManifoldConnections` has the weights. Sums are computed from differences
@@ -233,7 +235,7 @@ class ManifoldBlock(StaticHyperBlock):
 
     @classmethod
     def residual_flops(cls, config: ResolvedConfig) -> int:
-        """Returns the operations that reading, mixing and writing add, for one token and one sublayer."""
+        """Returns the operations that reading, mixing and writing add, per token and sublayer."""
         n = config.norm.streams
         return 2 * config.dim * n * (n + 2) * (1 + n)
 

@@ -249,12 +249,13 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     """Computes the cost of a resolved config without allocating arrays.
 
     FLOPs of a step = 3 * (2 * sum over weight matrices of (number of weights * number of tokens
-    multiplied by it) + the attention products + those of several residual streams): 2 for multiply and add, 3 for one forward pass and
-    a backward pass that costs twice as much. `TokenMixer.product_flops` counts the products of a
-    layer: for softmax 4 * H * K * S per token, where S keys are seen on average, so causal
-    attention counts as the half that it is. For one decoder this is 3 * (2 * N + 4 * H * K * S * L)
-    per token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
-    counted. A teacher's forward pass is added.
+    multiplied by it) + the attention products + those of several residual streams): 2 for multiply
+    and add, 3 for one forward pass and a backward pass that costs twice as much.
+    `TokenMixer.product_flops` counts the products of a layer: for softmax 4 * H * K * S per token,
+    where S keys are seen on average, so causal attention counts as the half that it is. For one
+    decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
+    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
+    added.
 
     Args:
         config: the resolved config.

@@ -341,14 +341,11 @@ PLACEMENT_KINDS = KindTable(
         Kind(
             PLACEMENT,
             "hyper_static",
-            "N residual streams that are read, mixed and written by learned numbers (hyper-connections, Zhu et al. 2024)",
+            "N residual streams, read, mixed and written by learned numbers (hyper-connections, Zhu et al. 2024)",
             _STREAMS,
             problems=_stream_problems,
             code="zoo.layers.residual_streams:StaticHyperBlock",
-            description=Description(
-                name="static-hyper-connections",
-                synonyms=("shc",),
-            ),
+            description=Description(name="static-hyper-connections", synonyms=("shc",)),
         ),
         Kind(
             PLACEMENT,
@@ -360,14 +357,8 @@ PLACEMENT_KINDS = KindTable(
             description=Description(
                 name="hyper-connections",
                 published=(
-                    (
-                        "Zhu et al. 2024, OLMoE of 7B parameters, 500B tokens: the loss on C4 is 0.028 lower than "
-                        "with pre-norm, and that of pre-norm is reached with 1.8 times fewer tokens."
-                    ),
-                    (
-                        "arXiv:2605.20798: clearly worse than pre-norm at 1.2B parameters, and divergence at 3B. "
-                        "It is the most disputed modification of 2026."
-                    ),
+                    "Zhu et al. 2024, OLMoE of 7B parameters, 500B tokens: the loss on C4 is 0.028 lower than "
+                    "with pre-norm, and that of pre-norm is reached with 1.8 times fewer tokens.",
                 ),
                 synonyms=("dhc", "hc"),
             ),
