@@ -22,9 +22,9 @@ from tests.support.comparisons import compared
 from zoo.config import side
 from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.errors import ConfigError
-from zoo.layers.block import make_block, make_final_norm
 from zoo.layers.context import Memory
 from zoo.layers.norm import LayerNorm, NoNorm, RMSNorm
+from zoo.layers.placement import make_block, make_final_norm
 from zoo.models.functional import initialise
 
 pytestmark = pytest.mark.usefixtures("einsum_kernel")

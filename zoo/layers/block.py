@@ -9,7 +9,6 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
@@ -269,13 +268,3 @@ class DeepNormBlock(PostNormBlock):
         if config.architecture == "encoder":
             return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)
         return (3 * M) ** 0.25, (12 * M) ** -0.25
-
-
-def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None) -> Block:
-    """Builds the block that `norm.placement` names; see `Block` for the arguments."""
-    return PLACEMENT_KINDS.code_of(config.norm.placement)(config, cross, sides)
-
-
-def make_final_norm(config: ResolvedConfig) -> Norm:
-    """Builds the norm after the last block; post-norm needs none."""
-    return make_norm(config) if PLACEMENT_KINDS.code_of(config.norm.placement).final_norm else NoNorm(config)

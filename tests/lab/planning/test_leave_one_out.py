@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config
+from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.planning.leave_one_out import ablation, features, named_groups
 from zoo.lab.results.feature_gains import feature_gains, gain_lines
@@ -12,6 +13,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 
+ROOT = Path(__file__).parents[3]
 ROPE = {"model.position.kind": "rope", "model.position.theta": 500.0}
 RECIPE = {
     **ROPE,
@@ -42,6 +44,9 @@ def test_fields_that_make_sense_only_together_are_one_feature():
         "groups": {path for path in RECIPE if path.startswith("optimizer")},
     }
     assert all(found[name][path] == RECIPE[path] for name in found for path in found[name])
+    # Both kinds of norms have a placement, which is not part of changing the kind.
+    placed = {"model.norm.kind": "rmsnorm", "model.norm.placement": "post"}
+    assert list(features(config.default(), with_changes(placed), {})) == ["norm.kind", "placement"]
     # A field that only a kind reads is a feature of its own where the kind is the same in both.
     later = {"model.position.theta": 100.0}
     assert list(features(with_changes(ROPE), with_changes(ROPE | later), {})) == ["theta"]
@@ -114,6 +119,39 @@ def test_pairs_can_be_chosen(tmp_path, pairs, found):
     assert [level for level in levels if "+" in level] == found
 
 
+def test_a_field_that_a_recipe_only_writes_out_is_no_feature(tmp_path):
+    written = {"model.attention.num_kv_heads": config.resolve(config.default()).model.attention.num_kv_heads}
+    base, recipe = configs(tmp_path, base={}, recipe={**THREE, **written})
+    (levels,) = ablation(recipe, base).factors.values()
+    assert not [level for level in levels if "kv" in level]
+    # It is set in every arm, so that the first one is the recipe.
+    assert ablation(recipe, base).base.model.attention.num_kv_heads == written["model.attention.num_kv_heads"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--base", "gpt2:tiny"], "give one of --leave-one-out CONFIG and --add-one-in CONFIG"),
+        (["--leave-one-out", "llama:tiny"], "with --base CONFIG"),
+        (["--leave-one-out", "llama:tiny", "--base", "gpt2:tiny", "--config", "gpt2:tiny"], "makes its own arms"),
+        (["--leave-one-out", "llama:tiny", "--base", "gpt2:tiny", "--corpus", "stdlib"], "--corpus needs"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(words, line, capsys):
+    assert main(["run", *words, "--dry-run"]) == 2
+    assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["modded", "olmo3"])
+@pytest.mark.parametrize("flag", ["--leave-one-out", "--add-one-in"])
+@pytest.mark.promise(reason="every arm of two recipes is planned, eleven models each")
+def test_shipped_groups_make_arms_that_can_be_trained(name, flag, capsys):
+    groups = ROOT / "experiments" / "features" / f"{name}.toml"
+    assert main(["run", flag, f"{name}:tiny", "--base", "gpt2:tiny", "--groups", str(groups), "--dry-run"]) == 0
+    arms = [line.split()[0] for line in capsys.readouterr().out.splitlines() if "new" in line]
+    assert arms == ["nothing", *named_groups(groups), "everything"]
+
+
 def test_two_features_have_no_arm_besides_everything(tmp_path):
     base, recipe = configs(tmp_path, base={}, recipe={"model.norm.kind": "rmsnorm", "model.ffn.kind": "swiglu"})
     (levels,) = ablation(recipe, base).factors.values()
@@ -128,8 +166,9 @@ def test_what_cannot_be_ablated_is_refused(tmp_path):
         ablation(base, base)
     with pytest.raises(ConfigError, match=r"expected two of .*did you mean"):
         ablation(recipe, base, pairs="norm.kind+ffn.kid")
-    (layered,) = configs(tmp_path, layered={path: RECIPE[path] for path in RECIPE if "layers" in path})
-    with pytest.raises(ConfigError, match=r"the recipe lacks model\.layers\.kinds\.local\.attention\.window"):
+    layers = {path: RECIPE[path] for path in RECIPE if "layers" in path}
+    (layered,) = configs(tmp_path, layered=layers | {"model.layers.kinds.global.attention.window": 0})
+    with pytest.raises(ConfigError, match=r"the recipe lacks model\.layers\.kinds\."):
         ablation(recipe, layered)
 
 

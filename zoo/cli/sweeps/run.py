@@ -92,6 +92,9 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         from zoo.cli.sweeps.named_arms import with_named_arms
 
+        if args.base:
+            hint = "fields that need each other are one feature: name them in a file, --groups FILE"
+            raise ConfigError([*error.problems, hint]) from None
         raise with_named_arms(error, args) from None
 
 

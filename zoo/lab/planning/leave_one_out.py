@@ -17,6 +17,7 @@ from zoo.config.scopes import GROUPS, KINDS, SIDES, split_path
 from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.adhoc import short_name
+from zoo.nested import flatten
 
 Features = dict[str, dict[str, Any]]
 # The factor, and its levels beside those that are named by a feature or by two.
@@ -54,6 +55,7 @@ def ablation(
         ConfigError: the configs do not differ, or a group or a pair names nothing.
     """
     start, end = config.load_with_plugins(base), config.load_with_plugins(recipe)
+    start = config.override(start, _alike(start, end))
     found = features(start, end, named_groups(groups) if groups else {})
     if len(found) < 2:
         raise ConfigError(
@@ -84,10 +86,10 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
     """Returns the fields in which a recipe differs from a base with their values in the recipe, by
     feature.
 
-    A group of `groups` is a feature. Of the other fields, those that only a kind reads are one feature
-    with the field of the kind if it differs too, e.g. `model.position.theta` with
-    `model.position.kind`. So are all kinds of layers, all groups of parameters, and each side of an
-    encoder-decoder. A feature has the shortest name that tells its first field apart.
+    A group of `groups` is a feature. Of the other fields, one that the kind of the base or of the
+    recipe does not read belongs to the feature of the kind, e.g. `model.position.theta` to
+    `model.position.kind`. All kinds of layers are one feature, all groups of parameters, and each side
+    of an encoder-decoder. A feature has the shortest name that tells its first field apart.
 
     Args:
         base, recipe: configs, not resolved.
@@ -111,19 +113,32 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
             named |= dict.fromkeys(matching, name)
     if problems:
         raise ConfigError(problems)
+    rest = {path: both for path, both in different.items() if path not in named}
     found: Features = {name: {} for name in groups}
     for path, (_, value) in different.items():
-        feature = named.get(path) or short_name(_first(path, {one for one in different if one not in named}))
+        feature = named.get(path) or short_name(_first(path, rest))
         found.setdefault(feature, {})[path] = value
     return found
+
+
+def _alike(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a recipe that it writes out and the base derives, with the same value."""
+    one, other = (flatten(config.resolve(each)) for each in (base, recipe))
+    different = config.difference(base, recipe)
+    return {path: value for path, (_, value) in different.items() if path in one and one[path] == other.get(path)}
 
 
 # Fields that are no part of a recipe.
 IGNORED = ("seed", "plugins")
 
 
-def _first(path: str, different: set[str]) -> str:
-    """Returns the field by which a feature is named, for any of its fields."""
+def _first(path: str, different: Mapping[str, tuple[Any, Any]]) -> str:
+    """Returns the field by which a feature is named, for any of its fields.
+
+    Args:
+        path: path of the field.
+        different: {path: (value in the base, value in the recipe)}.
+    """
     if path == f"{KINDS.rpartition('.')[0]}.pattern" or path.startswith(f"{KINDS}."):
         return f"{KINDS.rpartition('.')[0]}.pattern"
     if path == f"{GROUPS}s" or path.startswith(f"{GROUPS}."):
@@ -132,8 +147,9 @@ def _first(path: str, different: set[str]) -> str:
     if scope is not None and scope[0] in SIDES:
         return scope[0]
     found = config.field_at(path)
-    above = found.when[0] if found is not None and found.when else ""
-    return _first(above, different) if above in different else path
+    above, readers = found.when if found is not None and found.when else ("", ())
+    needs = above in different and any(kind not in readers for kind in different[above])
+    return _first(above, different) if needs else path
 
 
 def named_groups(file: Path) -> dict[str, list[str]]:
