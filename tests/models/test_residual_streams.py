@@ -81,6 +81,17 @@ def test_initial_model_equals_pre_norm_to_the_bit(placement, number):
     np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 2})[1])
 
 
+def test_averages_over_blocks_begin_as_pre_norm():
+    own = {"model.norm.placement": "denseformer", "model.num_layers": 3}
+    np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 3})[1])
+
+
+def test_attention_over_depth_begins_as_pre_norm():
+    """A mean of outputs is their sum, but for the epsilon of the norm that reads it."""
+    fields = {"model.num_layers": 3, "model.norm.epsilon": 1e-15}
+    close(hidden(fields | {"model.norm.placement": "depth_attention"})[1], hidden(fields)[1])
+
+
 def test_doubly_stochastic_matrices_are_and_get_no_infinite_gradient():
     logits = np.random.default_rng(0).standard_normal((5, 4, 4)).astype(np.float32)
     found = np.asarray(sinkhorn(logits))
@@ -114,6 +125,14 @@ PATTERN = {
 @pytest.mark.parametrize(
     ("changes", "base"),
     [
+        *(
+            pytest.param(
+                {"model.scan_layers": True, "model.remat": "full"},
+                {"model.norm.placement": placement, "model.norm.streams": 4},
+                marks=pytest.mark.promise(reason="gradients of two stacks are compiled"),
+            )
+            for placement in PLACEMENT_KINDS.having("depth")
+        ),
         pytest.param(
             {"model.scan_layers": True, "model.remat": "full"},
             {},
@@ -135,7 +154,7 @@ PATTERN = {
             marks=pytest.mark.slow(reason="scanned with rematerialisation is the hardest of the four"),
         ),
     ],
-    ids=["scanned with remat", "scanned", "remat", "pattern"],
+    ids=[*PLACEMENT_KINDS.having("depth"), "scanned with remat", "scanned", "remat", "pattern"],
 )
 def test_scan_and_remat_do_not_change_gradients(changes, base):
     found, expected = loss_and_gradient(base | changes), loss_and_gradient(base)
@@ -147,10 +166,17 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
     "changes",
     [
         {},
+        *(
+            pytest.param(
+                {"model.norm.placement": placement, "model.norm.streams": 4},
+                marks=pytest.mark.promise(reason="another model is decoded"),
+            )
+            for placement in PLACEMENT_KINDS.having("depth")
+        ),
         pytest.param({"model.scan_layers": True}, marks=pytest.mark.promise(reason="another model is decoded")),
         pytest.param(ENCODER_DECODER, marks=pytest.mark.promise(reason="another model is decoded")),
     ],
-    ids=["", "scanned", "two sides"],
+    ids=["", *PLACEMENT_KINDS.having("depth"), "scanned", "two sides"],
 )
 @pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_equals_a_pass_over_all_tokens(changes):

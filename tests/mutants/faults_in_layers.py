@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
-STREAMS = "zoo/layers/residual_streams.py"
+STREAMS, DEPTH = "zoo/layers/residual_streams.py", "zoo/layers/depth_connections.py"
 ROPE, RELATIVE, KERNELS = (
     "zoo/layers/position/rope.py",
     "zoo/layers/position/relative.py",
@@ -56,6 +56,20 @@ MUTANTS = (
         STREAMS,
         "sum(mix[..., m, n, None] * (other - own)",
         "sum(mix[..., n, m, None] * (other - own)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "attention over depth: later outputs are read",
+        DEPTH,
+        "known = jnp.arange(kept.shape[2]) <= number + 1",
+        "known = jnp.arange(kept.shape[2]) <= number + 2",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "U-net: the skip comes from the block next to the right one",
+        DEPTH,
+        "jnp.clip(self.depth - 1 - layer, 0, half - 1)",
+        "jnp.clip(self.depth - 2 - layer, 0, half - 1)",
         BLOCK_TESTS,
     ),
     Mutant(

@@ -60,11 +60,21 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         return keep * x + r * (sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x)))
     if placement == "x0_shortcut":
         x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
+    if placement in ("denseformer", "unet"):
+        plain = overlaid(config, {"norm": {"placement": "pre"}})
+        return streams.around_block(
+            config, params, x, lambda y: block(plain, params, y, rows, table, sides, number), number
+        )
     for place, (name, f) in enumerate(sublayers.items()):
         if placement in streams.HYPER:
             order = (number - 1) * len(sublayers) + place
             x = streams.sublayer(
                 config, params[f"{name}_streams"], x, lambda y, f=f, name=name: f(normed(name, y)), order
+            )
+        elif placement == "depth_attention":
+            order = (number - 1) * len(sublayers) + place
+            x = streams.depth_attention(
+                params, x, lambda y, f=f, name=name: r * f(normed(name, y)), f"{name}_query", order
             )
         elif placement in ("pre", "x0_shortcut"):
             x = keep * x + r * f(normed(name, x))

@@ -1,19 +1,26 @@
-"""Residual streams in float64 numpy: hyper-connections of Zhu et al. 2024 and of Xie et al. 2025."""
+"""Residual streams in float64 numpy: hyper-connections of Zhu et al. 2024 and of Xie et al. 2025, and
+connections over depth.
+"""
 
 import numpy as np
 
 HYPER = ("hyper_static", "hyper", "mhc")
+DEPTH = ("depth_attention", "denseformer", "unet")
 EPSILON = 1e-6
 SINKHORN_STEPS = 20
 
 
 def expand(config, x):
     """What enters the first block, from the embedding [B, T, D]."""
+    if config.norm.placement in DEPTH:
+        return begin_depth(config, x)
     return np.repeat(x[:, :, None], config.norm.streams, axis=2) if config.norm.placement in HYPER else x
 
 
 def reduce(config, x):
-    """The output of the stack, [B, T, D]: the mean of the streams."""
+    """The output of the stack, [B, T, D]: the mean of the streams, or what is read."""
+    if config.norm.placement in DEPTH:
+        return x[:, :, 0]
     return x.mean(axis=2) if config.norm.placement in HYPER else x
 
 
@@ -57,3 +64,42 @@ def doubly_stochastic(params, x, n, number, dynamic):
 def sigmoid(x):
     """1 / (1 + exp(-x))."""
     return 1 / (1 + np.exp(-x))
+
+
+def begin_depth(config, x):
+    """The vectors that enter the first block: what is read, and the outputs that are known, else 0."""
+    B, T, D = x.shape
+    kept = {"depth_attention": 2 * config.num_layers + 1, "denseformer": config.num_layers + 1}
+    kept = kept.get(config.norm.placement, config.num_layers // 2)
+    vectors = np.zeros((B, T, 1 + kept, D))
+    vectors[:, :, 0] = x
+    if config.norm.placement != "unet":
+        vectors[:, :, 1] = x
+    return vectors
+
+
+def depth_attention(params, x, f, query, number):
+    """Kimi Team 2026: output number + 1 is kept, and the next input is read over all of them."""
+    x = x.copy()
+    x[:, :, 2 + number] = f(x[:, :, 0])
+    values = x[:, :, 1 : 3 + number]
+    scores = (values / np.sqrt((values**2).mean(axis=-1, keepdims=True) + EPSILON)) @ params[query]
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    x[:, :, 0] = ((weights / weights.sum(axis=-1, keepdims=True))[..., None] * values).sum(axis=2)
+    return x
+
+
+def around_block(config, params, x, block, number):
+    """DenseFormer's averages after a block, and U-net skips before it; `number` counts from 1."""
+    x, L = x.copy(), config.num_layers
+    if config.norm.placement == "denseformer":
+        x[:, :, 1 + number] = block(x[:, :, 0])
+        weights = params["depth_weights"]
+        x[:, :, 0] = sum(weights[number - j] * x[:, :, 1 + j] for j in range(number + 1))
+        return x
+    if number > L - L // 2:
+        x[:, :, 0] += params["skip_scale"] * x[:, :, 1 + L - number]
+    x[:, :, 0] = block(x[:, :, 0])
+    if number <= L // 2:
+        x[:, :, number] = x[:, :, 0]
+    return x

@@ -86,7 +86,7 @@ class Block(nnx.Module):
         return x
 
     @classmethod
-    def residual_flops(cls, config: ResolvedConfig) -> int:
+    def residual_flops(cls, config: ResolvedConfig) -> float:
         """Returns the operations of products in the residual connection of one sublayer, for one token
         that passes forward; by default none.
         """

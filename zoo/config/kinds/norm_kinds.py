@@ -201,13 +201,26 @@ def _stream_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
         )
 
 
+def _depth_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _stream_problems(flat, architecture)
+    if flat[PLACEMENT] == "depth_attention" and flat["model.architecture"] == "encoder_decoder":
+        yield (
+            f"{PLACEMENT}=depth_attention counts two sublayers in each layer, and a decoder with cross-attention has "
+            "three; use it with model.architecture=decoder or encoder"
+        )
+    if flat[PLACEMENT] == "unet" and flat["model.num_layers"] < 2:
+        yield f"{PLACEMENT}=unet leads from the first half of the layers to the second; it needs model.num_layers >= 2"
+
+
 _INPUT = frozenset({"input_norm"})
 _STREAMS = _INPUT | {"streams"}
+_DEPTH = _INPUT | {"depth"}
 PLACEMENT_KINDS = KindTable(
     PLACEMENT,
     traits={
         "input_norm": "each sublayer reads a normalised input",
         "streams": "there are `norm.streams` residual streams",
+        "depth": "layers read the outputs of earlier ones, beside the residual stream",
     },
     kinds=(
         Kind(
@@ -378,6 +391,42 @@ PLACEMENT_KINDS = KindTable(
                 ),
                 synonyms=("mhc",),
             ),
+        ),
+        Kind(
+            PLACEMENT,
+            "depth_attention",
+            "each sublayer reads a softmax average of the embedding and all earlier outputs (AttnRes, Kimi Team 2026)",
+            _DEPTH,
+            problems=_depth_problems,
+            code="zoo.layers.depth_connections:DepthAttentionBlock",
+            description=Description(
+                published=(
+                    ("Kimi Team 2026: the loss of a baseline that is trained with 1.25 times the compute."),
+                    (
+                        "Marin 2026 (issue 9290), mixture of experts, one run each: macro loss on Paloma 0.0089 lower "
+                        "at width 512 and 0.0216 lower at 768, the most of 13 additions."
+                    ),
+                ),
+                synonyms=("attnres", "attention-residuals"),
+            ),
+        ),
+        Kind(
+            PLACEMENT,
+            "denseformer",
+            "after each block a learned sum of the outputs of all blocks so far (DenseFormer, Pagliardini et al. 2024)",
+            _DEPTH,
+            problems=_depth_problems,
+            code="zoo.layers.depth_connections:DenseBlock",
+            description=Description(synonyms=("depth-weighted-average", "dwa")),
+        ),
+        Kind(
+            PLACEMENT,
+            "unet",
+            "outputs of the first half of the blocks added before those of the second, in reverse (modded-nanogpt)",
+            _DEPTH,
+            problems=_depth_problems,
+            code="zoo.layers.depth_connections:UNetBlock",
+            description=Description(name="u-net-skips"),
         ),
         Kind(
             PLACEMENT,

@@ -24,7 +24,7 @@ from zoo.lab.statistics.paired import PairedDifference, holm, mean_difference
 
 @dataclass(frozen=True)
 class FeatureGains:
-    """What features gain in a metric; positive: the arm with the feature is the better one.
+    """Gains of features in a metric; positive: the arm with the feature is the better one.
 
     Attributes:
         adds: features were added to a base; else they were left out of a recipe.
