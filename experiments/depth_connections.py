@@ -8,8 +8,8 @@ The decoder of `zoo.lab.sizes` with pre-norm, with attention over depth, with th
 DenseFormer, and with U-net skips. The width of the feed-forward layers gives them equally many
 operations. Each arm uses its best learning rate of a shared grid, found with a separate seed.
 
-Stated beforehand, on `eval/loss` at the last step (superiority, margin 0): each of the three ends below
-pre-norm.
+Stated beforehand, on `eval/loss` at the last step (superiority, margin 0): each of the three ends
+below pre-norm.
 
 Published: attention over depth reaches the loss of a baseline that is trained with 1.25 times the
 compute (Kimi Team 2026).
