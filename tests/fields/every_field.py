@@ -129,6 +129,7 @@ NEEDS = {
     "model.norm.alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.attention_alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
+    "model.norm.streams": {"model.norm.placement": "hyper_static"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,
     "model.position.kept_frequencies": ROPE,

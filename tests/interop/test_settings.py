@@ -18,7 +18,6 @@ INERT_ALONE = {
     "Qwen2ForCausalLM": {"sliding_window", "max_window_layers"},
     "FalconForCausalLM": {"num_kv_heads"}, "Phi3ForCausalLM": {"original_max_position_embeddings"},
     "Qwen2MoeForCausalLM": {"sliding_window", "max_window_layers", "intermediate_size"},
-    "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"},
     "DeepseekV2ForCausalLM": {"n_group", "topk_group", "intermediate_size"},
     "Qwen3MoeForCausalLM": {"sliding_window", "intermediate_size"}, "Qwen3NextForCausalLM": {"intermediate_size"},
     "Lfm2ForCausalLM": {"conv_L_cache"},

@@ -22,9 +22,9 @@ from tests.support.building import (
 )
 from tests.support.comparisons import compared
 from zoo.config.kinds import NORM_KINDS
-from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.norm import layer_norm, make_norm, rms_norm
+from zoo.layers.placement import make_block
 from zoo.models.functional import initialise
 
 D = 16

@@ -8,7 +8,7 @@ import pytest
 from tests.support.building import TINY, by_default, call, tiny
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.layers.block import make_block
+from zoo.layers.placement import make_block
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise
 from zoo.nested import flatten

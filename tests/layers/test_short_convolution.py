@@ -8,8 +8,8 @@ from tests import reference
 from tests.support.building import ENCODER, ENCODER_DECODER, as_float64, call, random_values, tiny, with_values
 from tests.support.comparisons import compared
 from zoo.errors import ConfigError
-from zoo.layers.block import make_block
 from zoo.layers.context import Context
+from zoo.layers.placement import make_block
 from zoo.models import cost
 
 pytestmark = pytest.mark.usefixtures("einsum_kernel")

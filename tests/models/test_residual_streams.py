@@ -1,4 +1,4 @@
-"""Hyper-connections, a placement with several residual streams: everything that reads the stream
+"""Hyper-connections, placements with several residual streams: everything that reads the stream
 between layers supports them. tests/plugins/test_retention.py trains them on eight devices.
 """
 
@@ -9,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import reference
 from tests.decoding import making
+from tests.reference import streams
 from tests.support.building import (
     ENCODER_DECODER,
+    as_float64,
     call,
     close,
     counting,
@@ -21,87 +24,24 @@ from tests.support.building import (
     with_values,
 )
 from tests.support.small_runs import lines, small
-from zoo.config import plugins
-from zoo.config.fields import Field
-from zoo.config.kinds import Kind
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
-from zoo.layers.block import PreNormBlock
-from zoo.layers.parameter import ones, parameter
+from zoo.layers.residual_streams import sinkhorn
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
 from zoo.objectives import make_objective
-from zoo.plugin.registrations import KindRegistration
 from zoo.training.mesh import make_mesh
 from zoo.training.startup import RunRequest
 from zoo.training.step import make_program
 from zoo.training.trainer import run, train_runs
 
 N = 3
-HYPER = {"model.norm.placement": "hyper", "model.norm.streams": N}
+HYPER = {"model.norm.placement": "hyper_static", "model.norm.streams": N}
 
 
-class HyperBlock(PreNormBlock):
-    """Static hyper-connections: h = sum_n a_n x_n, and x_m = sum_n R_nm x_n + b_m f(Norm(h)), over N
-    streams that begin as copies of the embedding (Zhu et al. 2024).
-
-    At first R is the identity, b is 1, and a sublayer reads one stream, its number in the layer
-    modulo N: if all read the mean, every stream would get the same gradient and they would stay
-    equal for ever. The paper counts sublayers through all layers, and ends in the sum of the
-    streams; here it is their mean, which a norm cannot tell from it but for its epsilon.
-    """
-
-    def __init__(self, config, cross=False, sides=None):
-        super().__init__(config, cross, sides)
-        n = config.norm.streams
-
-        for number, part in enumerate(self.parts):
-            setattr(self, f"{part}_read", parameter((n,), (None,), lambda key, shape, k=number: jnp.eye(n)[k % n]))
-            setattr(self, f"{part}_mix", parameter((n, n), (None, None), lambda key, shape: jnp.eye(n), "scalar"))
-            setattr(self, f"{part}_write", parameter((n,), (None,), ones))
-
-    @staticmethod
-    def expand(x, config):
-        return jnp.repeat(x[:, :, None], config.norm.streams, axis=2)
-
-    @staticmethod
-    def reduce(x, config):
-        return x.mean(axis=2)
-
-    def sublayer(self, x, f, norm, output_norm, context, part):
-        read, mix, write = (getattr(self, f"{part}_{name}")[...].astype(x.dtype) for name in ("read", "mix", "write"))
-        y = context.dropout(f(norm(jnp.einsum("btnd,n->btd", x, read), context)), self.rate, part)
-        return jnp.einsum("btnd,nm->btmd", x, mix) + y[:, :, None] * write[:, None]
-
-
-def problems(flat, architecture):
-    if not flat["model.residual"]:
-        yield "model.norm.placement=hyper is a residual connection; it needs model.residual=true"
-
-
-KIND = Kind(
-    "model.norm.placement",
-    "hyper",
-    "N residual streams with learned connections (Zhu et al. 2024)",
-    fields=(Field("model.norm.streams", 2, int, "N, number of residual streams", minimum=1),),
-    problems=problems,
-    code=HyperBlock,
-)
-
-
-REGISTRATION = KindRegistration(KIND)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def hyper():
-    """Registers the placement for all tests of this module."""
-    plugins.register(REGISTRATION)
-    yield
-    REGISTRATION.remove()
-
-
-def test_block_matches_its_equation():
+def test_recorded_states_are_the_mean_of_the_streams():
     config = tiny(HYPER | {"model.num_layers": 2})
     model, tokens = make_model(config), np.arange(8)[None] % 13
     values = random_values(model, 1)
@@ -112,41 +52,14 @@ def test_block_matches_its_equation():
         return with_values(model, values)(tokens, context), jax.tree.map(lambda leaf: leaf, record)
 
     found, recorded = call(forward, tokens)
-    x = np.repeat(np.float64(recorded["states"])[:, :, None], N, axis=2)
-    plain = make_model(tiny({"model.num_layers": 1}))
-    stacked = values["stack"]["layers"]
+    rows, wide = reference.counting(1, 8), as_float64(values)
+    close(found, reference.hidden_states(config.model, wide, tokens, rows), 1e-5)
+    x = streams.expand(config.model, np.float64(recorded["states"]))
     for layer in range(2):
-        own = jax.tree.map(lambda leaf, layer=layer: leaf[layer], stacked)
-        for part in ("attention", "ffn"):
-            h = np.einsum("btnd,n->btd", x, own[f"{part}_read"]).astype(np.float32)
-            y = sublayer_alone(plain, own, part, h)
-            x = np.einsum("btnd,nm->btmd", x, own[f"{part}_mix"]) + y[:, :, None] * own[f"{part}_write"][:, None]
-        stream, noted = x.mean(axis=2), recorded[f"layer {layer}"]
-        close(noted["states"], stream, 1e-4)
-        close(noted["residual"]["total"] / noted["residual"]["count"], np.square(stream).mean(), 1e-4)
-    normed = call(lambda x: norm_alone(plain, values["final_norm"], x), x.mean(axis=2).astype(np.float32))
-    close(found, normed, 1e-4)
-
-
-def sublayer_alone(model, own, part, h):
-    """Returns f(Norm(h)) of one sublayer with the given values."""
-    from zoo.layers.attention import make_attention
-    from zoo.layers.feedforward import make_feed_forward
-
-    make = make_attention if part == "attention" else make_feed_forward
-    config = tiny({"model.num_layers": 1}).model
-
-    def forward(h):
-        normed = norm_alone(model, own[f"{part}_norm"], h)
-        return with_values(make(config), own[part])(normed, counting(8))
-
-    return np.float64(call(forward, h))
-
-
-def norm_alone(model, values, x):
-    from zoo.layers.norm import make_norm
-
-    return with_values(make_norm(model.config), values)(x)
+        x = reference.block(config.model, reference.layer(wide["stack"]["layers"], layer), x, rows, number=layer + 1)
+        noted = recorded[f"layer {layer}"]
+        close(noted["states"], x.mean(axis=2), 1e-5)
+        close(noted["residual"]["total"] / noted["residual"]["count"], np.square(x.mean(axis=2)).mean(), 1e-5)
 
 
 def hidden(changes, values=None):
@@ -160,9 +73,35 @@ def hidden(changes, values=None):
     )
 
 
-def test_initial_model_equals_pre_norm():
-    """All streams are equal initially, so their mean is the stream of a pre-norm model."""
-    close(hidden(HYPER)[1], hidden({})[1])
+@pytest.mark.parametrize("number", [2, N, 4])
+@pytest.mark.parametrize("placement", PLACEMENT_KINDS.having("streams"))
+def test_initial_model_equals_pre_norm_to_the_bit(placement, number):
+    """Streams are equal at first, and no sum of them is rounded, whatever their number."""
+    own = {"model.norm.placement": placement, "model.norm.streams": number, "model.num_layers": 2}
+    np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 2})[1])
+
+
+def test_averages_over_blocks_begin_as_pre_norm():
+    own = {"model.norm.placement": "denseformer", "model.num_layers": 3}
+    np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 3})[1])
+
+
+def test_attention_over_depth_begins_as_pre_norm():
+    """A mean of outputs is their sum, but for the epsilon of the norm that reads it."""
+    fields = {"model.num_layers": 3, "model.norm.epsilon": 1e-15}
+    close(hidden(fields | {"model.norm.placement": "depth_attention"})[1], hidden(fields)[1])
+
+
+def test_doubly_stochastic_matrices_are_and_get_no_infinite_gradient():
+    logits = np.random.default_rng(0).standard_normal((5, 4, 4)).astype(np.float32)
+    found = np.asarray(sinkhorn(logits))
+    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=-2), 1, atol=1e-4)
+    # A column so small that its exponentials are 0 in float32.
+    far = np.array([[200, 0, 0], [0, 200, -200], [0, 0, -200]], np.float32)
+    gradient = jax.grad(lambda x: jnp.square(sinkhorn(x)[0]).sum())(far)
+    assert np.isfinite(gradient).all()
+    assert np.isfinite(sinkhorn(far)).all()
 
 
 def loss_and_gradient(changes):
@@ -186,6 +125,14 @@ PATTERN = {
 @pytest.mark.parametrize(
     ("changes", "base"),
     [
+        *(
+            pytest.param(
+                {"model.scan_layers": True, "model.remat": "full"},
+                {"model.norm.placement": placement, "model.norm.streams": 4},
+                marks=pytest.mark.promise(reason="gradients of two stacks are compiled"),
+            )
+            for placement in PLACEMENT_KINDS.having("depth")
+        ),
         pytest.param(
             {"model.scan_layers": True, "model.remat": "full"},
             {},
@@ -207,7 +154,7 @@ PATTERN = {
             marks=pytest.mark.slow(reason="scanned with rematerialisation is the hardest of the four"),
         ),
     ],
-    ids=["scanned with remat", "scanned", "remat", "pattern"],
+    ids=[*PLACEMENT_KINDS.having("depth"), "scanned with remat", "scanned", "remat", "pattern"],
 )
 def test_scan_and_remat_do_not_change_gradients(changes, base):
     found, expected = loss_and_gradient(base | changes), loss_and_gradient(base)
@@ -219,10 +166,17 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
     "changes",
     [
         {},
+        *(
+            pytest.param(
+                {"model.norm.placement": placement, "model.norm.streams": 4},
+                marks=pytest.mark.promise(reason="another model is decoded"),
+            )
+            for placement in PLACEMENT_KINDS.having("depth")
+        ),
         pytest.param({"model.scan_layers": True}, marks=pytest.mark.promise(reason="another model is decoded")),
         pytest.param(ENCODER_DECODER, marks=pytest.mark.promise(reason="another model is decoded")),
     ],
-    ids=["", "scanned", "two sides"],
+    ids=["", *PLACEMENT_KINDS.having("depth"), "scanned", "two sides"],
 )
 @pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_equals_a_pass_over_all_tokens(changes):
@@ -232,13 +186,15 @@ def test_cached_decoding_equals_a_pass_over_all_tokens(changes):
 def test_stream_parameters_are_counted_and_grouped():
     groups = {
         "optimizer.groups": ("mixing",),
-        "optimizer.group.mixing.select": "role:scalar",
+        "optimizer.group.mixing.select": "path:*_streams/*",
         "optimizer.group.mixing.rate_factor": 0.1,
     }
     resolved, plain = tiny(HYPER | groups), tiny()
     more = cost.summary(resolved).parameters["total"] - cost.summary(plain).parameters["total"]
     assert more == 2 * 2 * (N * N + 2 * N)
-    assert group_sizes(resolved)["mixing"] == 2 * 2 * N * N
+    assert group_sizes(resolved)["mixing"] == 2 * 2 * (N * N + 2 * N)
+    flops = cost.summary(resolved).flops_per_token - cost.summary(plain).flops_per_token
+    assert flops == 3 * 2 * 2 * 2 * resolved.model.dim * N * (N + 2)
 
 
 @pytest.mark.parametrize(
@@ -275,15 +231,22 @@ def trained(changes, steps, length=9):
     return before, jax.device_get(state["params"]), losses
 
 
-@pytest.mark.promise(reason="a model is trained")
-def test_training_makes_the_streams_differ():
-    _, after, losses = trained({"optimizer.learning_rate": 1e-2}, 10)
+@pytest.mark.parametrize("placement", PLACEMENT_KINDS.having("streams"))
+@pytest.mark.promise(reason="models are trained")
+def test_training_makes_all_streams_differ(placement):
+    """Two streams that are read and written alike at first get equal gradients and never differ."""
+    changes = {"model.norm.placement": placement, "model.norm.streams": 4, "optimizer.learning_rate": 1e-2}
+    _, after, losses = trained(changes, 10)
     assert losses[-1] < losses[0] - 0.5
-    written = [after["stack"]["layers"][f"{part}_write"] for part in ("attention", "ffn")]
+    layers = after["stack"]["layers"]
+    if placement == "mhc":
+        # Streams are equal before the first sublayer, so only later ones can tell how they are mixed.
+        assert all(abs(factor) > 1e-3 for factor in layers["ffn_streams"]["scale"][0])
+        return
     # Only the mean of the streams is read after the last sublayer, so it writes equally to all of
     # them.
-    for sublayer in np.stack(written, axis=1).reshape(-1, N)[:-1]:
-        assert np.ptp(sublayer) > 1e-3
+    written = layers["attention_streams"]["write"][0]
+    assert (np.abs(written[:, None] - written[None]) + np.eye(4)).min() > 1e-4
 
 
 @pytest.mark.promise(reason="a model is trained")
@@ -293,10 +256,11 @@ def test_an_encoder_decoder_trains():
     assert losses[-1] < losses[0] - 0.5
     for side, parts in (("encoder", 2), ("decoder", 3)):
         layers = after[side]["stack"]["layers"]
-        mixes = [name for name in layers if name.endswith("_mix")]
-        assert len(mixes) == parts
-        for name in mixes:
-            assert (layers[name] != before[side]["stack"]["layers"][name]).any(axis=(1, 2)).all(), (side, name)
+        around = [name for name in layers if name.endswith("_streams")]
+        assert len(around) == parts
+        for name in around:
+            moved = layers[name]["mix"] != before[side]["stack"]["layers"][name]["mix"]
+            assert moved.any(axis=1).all(), (side, name)
 
 
 TASK = {
@@ -318,9 +282,9 @@ def test_frozen_body_gives_one_vector_and_frozen_connections():
             assert program.features(state["params"], state["stats"], rows, constants).shape == (2, 16)
         before = jax.device_get(state["params"]["stack"]["layers"])
         after = jax.device_get(program.train_step(state, rows, constants)[0]["params"]["stack"]["layers"])
-        for name in ("attention_read", "ffn_mix", "attention_write"):
-            moved = (after[name] != before[name]).reshape(2, -1).any(axis=1)
-            assert list(moved) == [False, layers == 1], name
+        for part, name in (("attention", "read"), ("ffn", "mix"), ("attention", "write")):
+            one, other = (values[f"{part}_streams"][name] for values in (after, before))
+            assert list((one != other).any(axis=1)) == [False, layers == 1], name
 
 
 def quiet(line):
@@ -328,7 +292,7 @@ def quiet(line):
 
 
 RUN = {
-    "model__norm__placement": "hyper",
+    "model__norm__placement": "hyper_static",
     "model__norm__streams": N,
     "model__num_layers": 2,
     "training__steps": 3,

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
+STREAMS, DEPTH = "zoo/layers/residual_streams.py", "zoo/layers/depth_connections.py"
 ROPE, RELATIVE, KERNELS = (
     "zoo/layers/position/rope.py",
     "zoo/layers/position/relative.py",
@@ -42,6 +43,41 @@ MUTANTS = (
         BLOCK,
         "return norm(self.add(x, f(x), context, part), context)",
         "return self.add(x, norm(f(x), context), context, part)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "hyper-connections: streams are not mixed",
+        STREAMS,
+        "sum(mix[..., n, m, None] * stream for n, stream in enumerate(streams))",
+        "streams[m]",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "mHC: matrices transposed",
+        STREAMS,
+        "sum(mix[..., m, n, None] * (other - own)",
+        "sum(mix[..., n, m, None] * (other - own)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "attention over depth: later outputs are read",
+        DEPTH,
+        "known = jnp.arange(kept.shape[2]) <= number + 1",
+        "known = jnp.arange(kept.shape[2]) <= number + 2",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "U-net: the skip comes from the block next to the right one",
+        DEPTH,
+        "jnp.clip(self.depth - 1 - layer, 0, half - 1)",
+        "jnp.clip(self.depth - 2 - layer, 0, half - 1)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "hyper-connections: all layers begin with the same stream",
+        STREAMS,
+        "number = context.layer_index * len(self.parts) + self.parts.index(part)",
+        "number = self.parts.index(part)",
         BLOCK_TESTS,
     ),
     Mutant(

@@ -191,11 +191,9 @@ SCRIPT = """
 import json, sys
 from zoo.config import plugins
 plugins.load_plugin(sys.argv[1])
-from tests.models.test_residual_streams import REGISTRATION
-plugins.register(REGISTRATION)
 from zoo.checks import check_kind
 from zoo.config.kinds import ATTENTION_KINDS
-streams = {"model.norm.placement": "hyper", "model.norm.streams": 2, "model.position.kind": "rope"}
+streams = {"model.norm.placement": "hyper_static", "model.norm.streams": 2, "model.position.kind": "rope"}
 outcomes = check_kind(ATTENTION_KINDS.by_name["retention"], streams)
 print(json.dumps({outcome.property: [outcome.state, outcome.reason] for outcome in outcomes}))
 """

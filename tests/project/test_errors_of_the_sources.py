@@ -19,9 +19,9 @@ from zoo import config as configs
 from zoo.data.rows.spans import SpanCorruption
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer
 from zoo.layers.attention import make_attention
-from zoo.layers.block import make_block
 from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.norm import make_norm
+from zoo.layers.placement import make_block
 from zoo.layers.position import make_attention_position, sinusoid
 from zoo.layers.position.relative import bucket
 from zoo.layers.position.rope import plain_frequencies

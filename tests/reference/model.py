@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.reference import positions as schemes
+from tests.reference import streams
 from tests.reference.convolutions import convolved_rows
 from tests.reference.layers import activation, activation_name, attention_layer, feed_forward, linear, norm
 from tests.reference.rows import Rows, overlaid
@@ -60,8 +61,23 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         return keep * x + r * (sublayers["attention"](normed("attention", x)) + sublayers["ffn"](normed("ffn", x)))
     if placement == "x0_shortcut":
         x = params["stream_scale"] * x + params["shortcut_scale"] * (x if first is None else first)
-    for name, f in sublayers.items():
-        if placement in ("pre", "x0_shortcut"):
+    if placement in ("denseformer", "unet"):
+        plain = overlaid(config, {"norm": {"placement": "pre"}})
+        return streams.around_block(
+            config, params, x, lambda y: block(plain, params, y, rows, table, sides, number), number
+        )
+    for place, (name, f) in enumerate(sublayers.items()):
+        if placement in streams.HYPER:
+            order = (number - 1) * len(sublayers) + place
+            x = streams.sublayer(
+                config, params[f"{name}_streams"], x, lambda y, f=f, name=name: f(normed(name, y)), order
+            )
+        elif placement == "depth_attention":
+            order = (number - 1) * len(sublayers) + place
+            x = streams.depth_attention(
+                params, x, lambda y, f=f, name=name: r * f(normed(name, y)), f"{name}_query", order
+            )
+        elif placement in ("pre", "x0_shortcut"):
             x = keep * x + r * f(normed(name, x))
         elif placement == "pre_scaled":
             x = keep * x + r * f(normed(name, x) / np.sqrt(number))
@@ -107,7 +123,7 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = linear(params["embedding_projection"], x)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
-    first = x
+    first, x = x, streams.expand(config, x)
     for index in range(config.num_layers):
         place = {"number": index + 1, "first": first}
         if pattern:
@@ -120,7 +136,9 @@ def tower(config, params, x, rows, segments=None, sides=None):
             stored = index * (config.layers.distinct or config.num_layers) // config.num_layers
             x = block(config, layer(layers, stored), x, rows, table, sides, **place)
         # A query of an empty slot sees nothing and is NaN, which times 0 would spread to all tokens.
-        x = np.where(rows.positions[..., None] >= 0, x, 0)
+        filled = rows.positions >= 0
+        x = np.where(filled.reshape(*filled.shape, *[1] * (x.ndim - 2)), x, 0)
+    x = streams.reduce(config, x)
     if config.norm.placement not in ("post", "deepnorm"):
         x = norm(config, params.get("final_norm"), x, rows)
     return x

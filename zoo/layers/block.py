@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.config.kinds import FEED_FORWARD_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds import FEED_FORWARD_KINDS
 from zoo.layers.attention import SharedScores, make_attention
 from zoo.layers.context import Context
 from zoo.layers.feedforward import make_feed_forward
@@ -88,6 +88,14 @@ class Block(nnx.Module):
         """
         del config
         return x
+
+    @classmethod
+    def residual_flops(cls, config: ResolvedConfig) -> float:
+        """Returns the operations of products in the residual connection of one sublayer, for one token
+        that passes forward; by default none.
+        """
+        del config
+        return 0
 
     def sublayer(
         self, x: Residual, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
@@ -264,13 +272,3 @@ class DeepNormBlock(PostNormBlock):
         if config.architecture == "encoder":
             return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)
         return (3 * M) ** 0.25, (12 * M) ** -0.25
-
-
-def make_block(config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None) -> Block:
-    """Builds the block that `norm.placement` names; see `Block` for the arguments."""
-    return PLACEMENT_KINDS.code_of(config.norm.placement)(config, cross, sides)
-
-
-def make_final_norm(config: ResolvedConfig) -> Norm:
-    """Builds the norm after the last block; post-norm needs none."""
-    return make_norm(config) if PLACEMENT_KINDS.code_of(config.norm.placement).final_norm else NoNorm(config)

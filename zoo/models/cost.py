@@ -8,7 +8,7 @@ from flax import nnx
 
 from zoo.config import AUTO, ResolvedConfig, generator_config, layer_kind, side, stored_layers, teacher_config
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
-from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS, PLACEMENT_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
@@ -175,6 +175,23 @@ def _self_attention_flops(model: ResolvedConfig, length: int, causal: bool, pref
     return total
 
 
+def _residual_flops(model: ResolvedConfig, row: Row) -> float:
+    """Returns the operations of the residual connections of all sublayers for a row
+    (`Block.residual_flops`).
+    """
+    if model.architecture == "elmo":
+        return 0.0
+
+    def of_stack(config: ResolvedConfig, tokens: int, sublayers: int = 2) -> float:
+        connection = PLACEMENT_KINDS.code_of(config.norm.placement).residual_flops(config)
+        return config.num_layers * sublayers * tokens * connection
+
+    if model.architecture == "encoder_decoder":
+        return of_stack(side(model, "encoder"), row.source) + of_stack(side(model, "decoder"), row.targets, 3)
+    generator = generator_config(model) if model.generator.num_layers not in (AUTO, 0) else None
+    return of_stack(model, row.targets) + (of_stack(generator, row.targets) if generator else 0.0)
+
+
 def _predicted_tokens(config: ResolvedConfig, targets: int) -> int:
     """Returns how many tokens of a row the objective predicts, of those that the model reads."""
     objective, length = config.objective, config.data.sequence_length
@@ -232,12 +249,13 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     """Computes the cost of a resolved config without allocating arrays.
 
     FLOPs of a step = 3 * (2 * sum over weight matrices of (number of weights * number of tokens
-    multiplied by it) + the attention products): 2 for multiply and add, 3 for one forward pass and
-    a backward pass that costs twice as much. `TokenMixer.product_flops` counts the products of a
-    layer: for softmax 4 * H * K * S per token, where S keys are seen on average, so causal
-    attention counts as the half that it is. For one decoder this is 3 * (2 * N + 4 * H * K * S * L)
-    per token. Embedding look-ups, norms, activations and softmax are left out. Recomputation is not
-    counted. A teacher's forward pass is added.
+    multiplied by it) + the attention products + those of several residual streams): 2 for multiply
+    and add, 3 for one forward pass and a backward pass that costs twice as much.
+    `TokenMixer.product_flops` counts the products of a layer: for softmax 4 * H * K * S per token,
+    where S keys are seen on average, so causal attention counts as the half that it is. For one
+    decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
+    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
+    added.
 
     Args:
         config: the resolved config.
@@ -289,7 +307,7 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     matrices += scored * width * (_multiplied_vectors("head/weights", row, config) + scored_again)
     flops = (
         3
-        * (2 * matrices + _attention_flops(model, row, prefix))
+        * (2 * matrices + _attention_flops(model, row, prefix) + _residual_flops(model, row))
         / (source + targets if objective.kind == "translation" else length)
     )
     if objective.distillation.teacher:

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig, generator_config
 from zoo.config.fields import EMBEDDED_POSITIONS
 from zoo.layers.attention import shared_scores
-from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context, path_hash
 from zoo.layers.feedforward import activation
 from zoo.layers.parameter import Linear, kernel_initializer
+from zoo.layers.placement import make_final_norm
 from zoo.layers.position import Position, make_embedded_position
 from zoo.models.head import Head
 from zoo.models.stack import Stack

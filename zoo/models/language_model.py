@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Int
 
 from zoo.config import AUTO, ResolvedConfig, embedding_config
 from zoo.layers.attention import shared_scores
-from zoo.layers.block import make_final_norm
 from zoo.layers.context import Context
 from zoo.layers.norm import make_norm
 from zoo.layers.parameter import Linear, kernel_initializer, normal, parameter, vocabulary_parameter
 from zoo.layers.parametrization import reference_width
+from zoo.layers.placement import make_final_norm
 from zoo.layers.position import make_embedded_position
 from zoo.models.discriminator import Discriminator, ReplacementGenerator
 from zoo.models.head import Head, LogitFactors, Pooler, TaskHead, logits

@@ -16,9 +16,9 @@ from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
 from zoo.layers.attention.kernels.fused import FUSED_OUTPUT
-from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.parameter import Statistic
+from zoo.layers.placement import make_block
 from zoo.models.functional import split, stack, statistics_of
 
 

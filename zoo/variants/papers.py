@@ -130,6 +130,7 @@ PAPERS = (
         "Kim et al. 2025", "Peri-LN: Revisiting Normalization Layer in the Transformer Architecture", "arXiv:2502.02732"
     ),
     Paper("Kimi Team 2025", "Kimi Linear: An Expressive, Efficient Attention Architecture", "arXiv:2510.26692"),
+    Paper("Kimi Team 2026", "Attention Residuals", "arXiv:2603.15031"),
     Paper(
         "Lan et al. 2020",
         "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
@@ -163,6 +164,11 @@ PAPERS = (
         "Penedo et al. 2023",
         "The RefinedWeb Dataset for Falcon LLM: Outperforming Curated Corpora with Web Data, and Web Data Only",
         "arXiv:2306.01116",
+    ),
+    Paper(
+        "Pagliardini et al. 2024",
+        "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging",
+        "arXiv:2402.02622",
     ),
     Paper("Peters et al. 2018", "Deep contextualized word representations", "arXiv:1802.05365"),
     Paper(
@@ -201,6 +207,9 @@ PAPERS = (
     ),
     Paper(
         "Reimers & Gurevych 2019", "Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks", "arXiv:1908.10084"
+    ),
+    Paper(
+        "Ronneberger et al. 2015", "U-Net: Convolutional Networks for Biomedical Image Segmentation", "arXiv:1505.04597"
     ),
     Paper("Sahoo et al. 2024", "Simple and Effective Masked Diffusion Language Models", "arXiv:2406.07524"),
     Paper(
@@ -248,6 +257,7 @@ PAPERS = (
         "arXiv:2412.13663",
     ),
     Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
+    Paper("Xie et al. 2025", "mHC: Manifold-Constrained Hyper-Connections", "arXiv:2512.24880"),
     Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),
     Paper("Xu et al. 2019", "Understanding and Improving Layer Normalization", "arXiv:1911.07013"),
     Paper(
@@ -271,6 +281,7 @@ PAPERS = (
     Paper("Zhang et al. 2019", "Fixup Initialization: Residual Learning Without Normalization", "arXiv:1901.09321"),
     Paper("Zhang et al. 2022", "OPT: Open Pre-trained Transformer Language Models", "arXiv:2205.01068"),
     Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
+    Paper("Zhu et al. 2024", "Hyper-Connections", "arXiv:2409.19606"),
     Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),
 )
 

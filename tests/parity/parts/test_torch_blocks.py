@@ -19,9 +19,9 @@ from tests.support.building import (
 from tests.support.comparisons import compared
 from zoo.layers.attention.kernels.products import KERNELS
 from zoo.layers.attention.kernels.scoring import Scoring
-from zoo.layers.block import make_block
 from zoo.layers.context import Context
 from zoo.layers.norm import layer_norm, make_norm, rms_norm
+from zoo.layers.placement import make_block
 from zoo.models.functional import statistics_of
 
 torch = pytest.importorskip("torch")

@@ -17,6 +17,8 @@ COMPARISONS = (
                "tests.parity.parts.test_latent"),
     Comparison("recurrences", "one layer each: Gated DeltaNet, Mamba-2, a gated convolution, rows of several chunks",
                "Qwen3NextGatedDeltaNet, Mamba2Mixer and Lfm2ShortConv", "tests.parity.parts.test_recurrences"),
+    Comparison("hyper-connections", "the streams around one sublayer, static, dynamic and doubly stochastic, 4 streams",
+               "HyperConnections and ManifoldConstrainedHyperConnections", "tests.parity.parts.test_hyper_connections"),
     Comparison("cosine", "one layer's attention by cosines, with a learned factor for each head", "Swinv2SelfAttention",
                "tests.parity.parts.test_cosine"),
     Comparison("softmax-plus-one", "one layer's attention with 1 more in the denominator", "MultiheadAttention(add_zero_attn=True) of torch.nn",

@@ -7,6 +7,11 @@ import argparse
 FLAGS = {
     "vary": "--vary",
     "arms": "--arm",
+    "leave_one_out": "--leave-one-out",
+    "add_one_in": "--add-one-in",
+    "base": "--base",
+    "groups": "--groups",
+    "pairs": "--pairs",
     "name": "--name",
     "seeds": "--seeds",
     "metric": "--metric",

@@ -20,6 +20,7 @@ from zoo.lab.results.arm_effects import baseline_effects, tokens_per_parameter
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.differences import arm_differences, reasons
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.feature_gains import gain_lines
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import instability
 from zoo.lab.results.sweep_results import SweepResults
@@ -43,6 +44,8 @@ def print_results(console: Console, sweep: SweepResults) -> None:
             table.add_row(Text(effect.what[0]), Text(effect_levels(effect)), *texts)
         console.print()
         _print(console, table)
+    for line in gain_lines(sweep):
+        console.print(Text(line), soft_wrap=True)
     console.print()
 
 

@@ -23,6 +23,7 @@ EPILOG = """examples:
   zoo run --config=llama:tiny --vary model.norm.kind=rmsnorm,layernorm --seeds 3
   zoo run --arm bert=bert:tiny --arm roberta=roberta:tiny --allow parameters,rows,targets
   zoo run --config=gpt2:tiny --arm gpt2= --arm llama=model.norm.kind=rmsnorm,model.ffn.kind=swiglu
+  zoo run --leave-one-out=llama:tiny --base=gpt2:tiny --seeds 5
   zoo run experiments/norm_placement.py:quick --tune optimizer.learning_rate=1e-3,3e-3,1e-2
   zoo run experiments/norm_placement.py:quick --until-decided --max-seeds 8
   zoo run experiments/feedforward.py --corpus text:corpus.txt
@@ -40,7 +41,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser = subparsers.add_parser(
         "run",
         help="run an experiment: train every arm with every seed, then write the report",
-        usage="zoo run (FILE[:SIZE] | --config FILE --vary PATH=A,B | --arm NAME=CONFIG --arm ...) [options]",
+        usage="zoo run (FILE[:SIZE] | --config FILE --vary PATH=A,B | --arm NAME=CONFIG --arm ... | "
+        "--leave-one-out CONFIG --base CONFIG) [options]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
     except ConfigError as error:
         from zoo.cli.sweeps.named_arms import with_named_arms
 
+        if args.base:
+            hint = "fields that need each other are one feature: name them in a file, --groups FILE"
+            raise ConfigError([*error.problems, hint]) from None
         raise with_named_arms(error, args) from None
 
 
@@ -155,17 +160,20 @@ def _experiment(args: argparse.Namespace):
     from zoo import config
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.leave_one_out import ablation
     from zoo.lab.planning.other_corpus import on_corpus
     from zoo.lab.planning.tuning import with_values_of
     from zoo.lab.results.noise import noise_of_sweeps
 
     changes = _changes(args)
     _check_source(args)
-    experiment = (
-        load_experiment(args.experiment)
-        if args.experiment
-        else experiment_from_flags(args.config, args.vary, args.name, args.arms)
-    )
+    if args.experiment:
+        experiment = load_experiment(args.experiment)
+    elif args.base:
+        recipe = args.leave_one_out or args.add_one_in
+        experiment = ablation(recipe, args.base, bool(args.add_one_in), args.groups, args.pairs, args.name)
+    else:
+        experiment = experiment_from_flags(args.config, args.vary, args.name, args.arms)
     if args.corpus:
         experiment = on_corpus(experiment, args.corpus)
     varied = {
@@ -199,6 +207,17 @@ def _experiment(args: argparse.Namespace):
 
 def _check_source(args: argparse.Namespace) -> None:
     """Refuses flags that name no experiment, or two."""
+    recipes = [flag for flag in ("--leave-one-out", "--add-one-in") if getattr(args, flag[2:].replace("-", "_"))]
+    if recipes or args.base or args.groups or args.pairs:
+        if len(recipes) != 1 or not args.base:
+            raise ConfigError("give one of --leave-one-out CONFIG and --add-one-in CONFIG, with --base CONFIG")
+        if args.experiment or args.config or args.arms or args.vary:
+            raise ConfigError(
+                f"{recipes[0]} makes its own arms; leave out the experiment file, --config, --vary and --arm"
+            )
+        if args.corpus is not None:
+            raise ConfigError("--corpus needs an experiment file; set the text by --set data.source=...")
+        return
     if bool(args.experiment) == bool(args.config or args.arms):
         other = args.config or (f"--arm {args.arms[0]}" if args.arms else "")
         raise ConfigError(

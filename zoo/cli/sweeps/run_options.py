@@ -34,6 +34,29 @@ def add_experiment_options(parser: argparse.ArgumentParser) -> None:
         "arms",
     )
     group.add_argument(
+        "--leave-one-out",
+        metavar="CONFIG",
+        help="with --base: one arm without each feature by which a config differs from the base, and arms without "
+        "two; the report says what each gains",
+    )
+    group.add_argument(
+        "--add-one-in",
+        metavar="CONFIG",
+        help="with --base: the opposite, the base with each feature of a config alone, and with two of them",
+    )
+    group.add_argument("--base", metavar="CONFIG", help="what --leave-one-out or --add-one-in compares with")
+    group.add_argument(
+        "--groups",
+        metavar="FILE",
+        type=Path,
+        help='with --base: TOML file that names groups of fields as features, e.g. muon = ["optimizer.*"]',
+    )
+    group.add_argument(
+        "--pairs",
+        metavar="all|none|A+B,...",
+        help="with --base: pairs of features that have arms (default: all, of up to four features)",
+    )
+    group.add_argument(
         "--name", help="with --config or --arm: name of the sweep (default: from the config file and the fields)"
     )
     group.add_argument(

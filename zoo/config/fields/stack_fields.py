@@ -241,6 +241,16 @@ NORM_FIELDS: tuple[Field, ...] = (
         "the learned scale is stored as its difference from 1 (Gemma; Nemotron)",
         when=NORM_KINDS.when("unit_offset"),
     ),
+    Field(
+        "model.norm.streams",
+        4,
+        int,
+        "N, number of residual streams",
+        minimum=2,
+        maximum=64,
+        when=PLACEMENT_KINDS.when("streams"),
+        added=True,
+    ),
     *NORM_KINDS.fields,
     *PLACEMENT_KINDS.fields,
 )

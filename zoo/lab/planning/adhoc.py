@@ -37,7 +37,7 @@ def experiment_from_flags(
     bundles = _arms(arms, spec is not None, problems)
     if problems:
         raise ConfigError(problems)
-    names = [_short(path) for path in fields]
+    names = [short_name(path) for path in fields]
     short = {path: name if names.count(name) == 1 else path for path, name in zip(fields, names, strict=True)}
     factors = {short[path]: levels(path, *values) for path, values in fields.items()}
     if spec is not None:
@@ -149,14 +149,14 @@ def _configs_as_levels(specs: Mapping[str, str]) -> tuple[Mapping[str, Any], dic
     return config.override(start, shared), arms
 
 
-def _short(path: str) -> str:
+def short_name(path: str) -> str:
     """Returns the shortest end of a path that is unique: "norm.kind" for "model.norm.kind".
 
     Longer paths may have the same end: "dim" is "model.dim", beside "embedding.dim". Inside a scope
     it follows the scope's name: "local.window" for "model.layers.kinds.local.attention.window".
     """
     if (parts := split_path(path)) is not None:
-        return f"{parts[0].rsplit('.', 1)[-1]}.{_short(parts[1])}"
+        return f"{parts[0].rsplit('.', 1)[-1]}.{short_name(parts[1])}"
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts) - 1, 0, -1))
     rivals = [other for other in config.BY_PATH if other != path and other.count(".") < len(parts)]

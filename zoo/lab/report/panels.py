@@ -22,6 +22,7 @@ from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import loss_by_length, main_metrics
 from zoo.lab.results.differences import baselines
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.feature_gains import gain_lines
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.samples import read_samples
 from zoo.lab.results.sweep_results import SweepResults
@@ -245,6 +246,12 @@ def differences(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> s
     )
 
 
+def gains(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
+    """Returns what each feature of a recipe gains, if the sweep leaves them out or adds them."""
+    lines = gain_lines(sweep)
+    return section("Features", *(_note(escape(f"{line[0].upper()}{line[1:]}.")) for line in lines)) if lines else ""
+
+
 def factors(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str:
     """Returns main effects and interactions, if a sweep has at least two factors."""
     found = estimate_effects(sweep)
@@ -379,6 +386,7 @@ PANELS = (
     ("overview", "Overview", overview),
     ("curves", "Curves", learning_curves),
     ("differences", "Differences", differences),
+    ("gains", "Features", gains),
     ("factors", "Factors", factors),
     ("tuning", "Tuning", tuning),
     ("dynamics", "Dynamics", dynamics),

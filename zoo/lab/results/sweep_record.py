@@ -9,6 +9,7 @@ from zoo.lab.results.curves import final_values
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.effect_units import TokenFactor
 from zoo.lab.results.factor_effects import estimate_effects
+from zoo.lab.results.feature_gains import gain_lines
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.instability import Instability, instability
 from zoo.lab.results.notes import read_notes
@@ -43,6 +44,7 @@ def sweep_record(sweep: SweepResults, verdict: Verdict) -> dict[str, Any]:
             | _difference(effect.difference)
             for effect in estimate_effects(sweep)
         ],
+        "gains": gain_lines(sweep),
         "contrasts": [
             {
                 "contrast": outcome.contrast.name,
