@@ -20,11 +20,11 @@ from zoo.lab.declarations import RULES, Contrast, Side
 from zoo.lab.experiment import Experiment, arm_name, load_experiment, named_contrasts
 from zoo.lab.floors.record import RunFloors, parse_floors
 from zoo.lab.report.archive.experiment_page import read_contrasts, read_table
+from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, factor_labels, parse_looks, parse_noise
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import GridPoint, TuningGrid
-from zoo.lab.results.verdict import rule_text
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.nested import flatten, unflatten
 

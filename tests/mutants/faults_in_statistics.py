@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 PAIRED, SEQUENTIAL = "zoo/lab/statistics/paired.py", "zoo/lab/statistics/sequential.py"
 FINGERPRINT = "zoo/data/pipeline/evaluation_fingerprint.py"
-VERDICT = "zoo/lab/results/verdict.py"
+RULES, CONTRAST = "zoo/lab/results/decision_rules.py", "zoo/lab/results/contrast_verdict.py"
 STATISTICS_TESTS, DESIGN_TESTS = ("tests/lab/statistics/test_statistics.py",), ("tests/lab/statistics/test_design.py",)
 VERDICT_TESTS = ("tests/lab/results/test_verdict.py",)
 
@@ -35,19 +35,19 @@ MUTANTS = (
     ),
     Mutant(
         "verdict: equivalence tests one bound only",
-        VERDICT,
+        RULES,
         "-margin < low and high < margin",
         "high < margin",
         VERDICT_TESTS,
     ),
     Mutant(
         "verdict: the mean decides",
-        VERDICT,
+        RULES,
         "holds, refuted = high < bound, low > bound",
         "holds, refuted = low < bound, low > bound",
         VERDICT_TESTS,
     ),
-    Mutant("verdict: a diverged run is left out", VERDICT, "values[seed] = worst", "continue", VERDICT_TESTS),
+    Mutant("verdict: a diverged run is left out", CONTRAST, "values[seed] = worst", "continue", VERDICT_TESTS),
     Mutant(
         "fairness: scored rows are not compared",
         FINGERPRINT,

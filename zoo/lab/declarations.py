@@ -246,7 +246,7 @@ class Contrast:
     Attributes:
         rule: "superiority" (d below -margin), "non_inferiority" (d below margin), "equivalence"
             (|d| below margin), or "equal" for a check of the laboratory with arms that do not differ;
-            `zoo.lab.results.verdict` defines when each holds or is refuted.
+            `zoo.lab.results.decision_rules` defines when each holds or is refuted.
         margin: in the unit of the metric (`zoo.lab.metrics`): nats per token or label for losses, a
             fraction for accuracies.
         expected: the prediction of the claim, in words.

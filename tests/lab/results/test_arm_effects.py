@@ -24,7 +24,8 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_record import sweep_record
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.verdict import judge, judge_contrast
+from zoo.lab.results.contrast_verdict import judge_contrast
+from zoo.lab.results.verdict import judge
 
 LOSS, SEEDS, STEPS, TOKENS = "eval/loss", (0, 1, 2), 500, 1024
 LAW = PowerLaw(0.0, 2.0, 0.2)

@@ -19,6 +19,7 @@ from zoo.lab.report.plugin_panel import plugins
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.contrast_verdict import outcome_text
 from zoo.lab.results.curves import loss_by_length, main_metrics
 from zoo.lab.results.differences import baselines
 from zoo.lab.results.factor_effects import estimate_effects
@@ -27,7 +28,7 @@ from zoo.lab.results.notes import read_notes
 from zoo.lab.results.samples import read_samples
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
-from zoo.lab.results.verdict import Verdict, outcome_text
+from zoo.lab.results.verdict import Verdict
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide one"></ul>'
 CONTROLS = """<div class="controls">

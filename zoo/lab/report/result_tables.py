@@ -12,6 +12,7 @@ from zoo.lab.report.progress_line import progress_line
 from zoo.lab.report.run_tables import count_states
 from zoo.lab.results.arm_effects import ArmEffect, contrast_effect, hardest_gap, tokens_per_parameter, total_parameters
 from zoo.lab.results.curves import final_values, loss_by_length, varying_factors
+from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import ArmDifference, arm_differences, reasons
 from zoo.lab.results.effect_units import DECAYING, SCHEDULE_ERROR, TokenFactor
 from zoo.lab.results.factor_effects import FactorEffect
@@ -19,7 +20,7 @@ from zoo.lab.results.floor_lines import floor_lines, floors_by_length, floors_no
 from zoo.lab.results.instability import FAR_OFF, instability
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.verdict import Verdict, rule_text
+from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
 
 TIMES_THE_TOKENS, STEPS_TO_ITS_LOSS = "times the tokens", "steps to its loss"

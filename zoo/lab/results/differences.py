@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from zoo.lab.results.arm_effects import ArmEffect, baseline_effects
 from zoo.lab.results.baseline_differences import against_baseline, baseline_differences
+from zoo.lab.results.contrast_verdict import why_not_comparable
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.verdict import why_not_comparable
 from zoo.lab.statistics.paired import PairedDifference, holm
 
 # Each of so many arms is compared with each other one; with more, all with one baseline.

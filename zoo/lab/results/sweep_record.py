@@ -6,6 +6,7 @@ from typing import Any
 from zoo.lab.results.arm_effects import ArmEffect, contrast_effect, tokens_per_parameter
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.curves import final_values
+from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.effect_units import TokenFactor
 from zoo.lab.results.factor_effects import estimate_effects
@@ -15,7 +16,7 @@ from zoo.lab.results.instability import Instability, instability
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import STATES
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.verdict import Verdict, rule_text
+from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import PairedDifference, spread
 
 

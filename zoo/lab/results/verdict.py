@@ -1,34 +1,11 @@
-"""Judges the contrasts of an experiment, which were stated before any run.
-
-Let d = a - b for losses (lower is better), or b - a for accuracies and other scores (higher is
-better), paired by seed, and [low, high] its interval (`zoo.lab.statistics.paired`: that of the
-pairs, with the uncertainty of tuning, and not narrower than other runs say the noise is). Then
-
-    superiority     holds if high < -margin,               refuted if low > -margin
-    non_inferiority holds if high < margin,                refuted if low > margin
-    equivalence     holds if -margin < low, high < margin, refuted if low > margin or high < -margin
-    equal           holds if low <= 0 <= high,             refuted otherwise
-
-and undecided otherwise. With the level alpha of the sweep's design (5 % for a single look) the
-interval of a superiority is two-sided at alpha. Whether a non-inferiority or an equivalence holds is a
-one-sided question at each bound, so theirs is two-sided at 2 alpha (two one-sided tests, Schuirmann
-1987); refutations need alpha under every rule.
-
-A contrast is "not tuned" where its arms were to be tuned and an arm's optimum is not known, and "not
-testable" where its runs cannot answer it (`zoo.lab.results.testability`).
+"""Judges the claims of an experiment by its contrasts, which were stated before any run
+(`zoo.lab.results.contrast_verdict`).
 
 **Claims** are judged one by one. A claim is supported if every one of its contrasts holds, and not
 supported if one is refuted. All contrasts hold by chance less often than a single one, so this needs
 no correction (an intersection-union test). The probability that one is refuted by chance grows with
 their number, so refutations are corrected by Holm's procedure, within the claim. A claim of "equal"
 arms is counted: it is not supported if more intervals exclude 0 than chance explains in 95 % of cases.
-
-A run that diverged, that is done without a finite value of the metric, or that ends above the
-contrast's `diverged_above`, counts as an infinite loss, or as a score of -infinity. An interval
-cannot contain such pairs. They decide an order only if nothing contradicts them: either all pairs
-are infinite on the same side, or the finite pairs decide by their interval and the infinite ones
-point the same way. A run that failed or has not finished leaves its contrast undecided: leaving
-it out could select the result.
 """
 
 import functools
@@ -38,46 +15,22 @@ from dataclasses import dataclass, field, replace
 
 from scipy import stats
 
-from zoo.errors import did_you_mean, listed
-from zoo.lab.declarations import Contrast, Side
-from zoo.lab.formatting import confidence_level, count, interval, number, rounded_mean
-from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
+from zoo.lab.declarations import Contrast
+from zoo.lab.formatting import count, number
+from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.baseline_differences import against_baseline, baseline_differences
+from zoo.lab.results.contrast_verdict import ContrastVerdict, difference_sentence, judge_contrast, outcome_text
 from zoo.lab.results.instability import Instability, instability
-from zoo.lab.results.noise import known_noise, regrets
-from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import as_text, mix_kernels, numerics
+from zoo.lab.results.schema import as_text
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.testability import equal_arms, why_not_testable
-from zoo.lab.results.tuning_grid import tuning_scope, why_not_tuned
-from zoo.lab.statistics.paired import ALPHA, UNKNOWN_NOISE, PairedDifference, holm, paired_difference
+from zoo.lab.results.testability import equal_arms
+from zoo.lab.results.tuning_grid import tuning_scope
+from zoo.lab.statistics.paired import ALPHA, holm
 
-MINIMUM_PAIRS = 2
 # Differences from a baseline that are told in sentences; a table has more.
 MOST_SENTENCES = 3
 _PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
-
-
-@dataclass(frozen=True)
-class ContrastVerdict:
-    """The outcome of one contrast.
-
-    Attributes:
-        outcome: "holds", "refuted", "undecided", "not tuned" or "not testable".
-        difference: a - b over the finite pairs.
-        sentence: the difference in words.
-        refutation_p: two-sided p of the refutation: at any higher level the interval would refute;
-            NaN if no interval decides.
-        notes: reasons for the outcome other than the interval.
-    """
-
-    contrast: Contrast
-    outcome: str
-    difference: PairedDifference
-    sentence: str
-    refutation_p: float = math.nan
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -97,39 +50,6 @@ class Verdict:
     outcomes: list[ContrastVerdict]
     paragraph: str
     claims: dict[str, str] = field(default_factory=dict)
-
-
-def decide(rule: str, margin: float, low: float, high: float) -> str:
-    """Applies a rule to the interval of d; infinite bounds are allowed, NaN decides nothing."""
-    if rule == "equal":
-        return "holds" if low <= 0 <= high else "undecided" if math.isnan(low) else "refuted"
-    if rule == "equivalence":
-        holds, refuted = -margin < low and high < margin, low > margin or high < -margin
-    else:
-        bound = -margin if rule == "superiority" else margin
-        holds, refuted = high < bound, low > bound
-    return "holds" if holds else "refuted" if refuted else "undecided"
-
-
-def refutation_p(rule: str, margin: float, difference: PairedDifference) -> float:
-    """Returns the two-sided p of d against a rule; `decide` refutes at every level above it."""
-    if rule == "equal":
-        return difference.p
-    above = difference.tail({"superiority": -margin}.get(rule, margin), above=True)
-    tail = min(above, difference.tail(-margin, above=False)) if rule == "equivalence" else above
-    return min(1.0, 2 * tail)
-
-
-def rule_text(contrast: Contrast, unit_of: Callable[[str], str] = unit_suffix) -> str:
-    """Returns the rule as a condition on a and b."""
-    margin = f"{contrast.margin:g}{unit_of(contrast.a.metric)}"
-    better, worse = ("above", "below") if higher_is_better(contrast.a.metric) else ("below", "above")
-    return {
-        "superiority": f"a {better} b by more than {margin}" if contrast.margin else f"a {better} b",
-        "non_inferiority": f"a at most {margin} {worse} b",
-        "equivalence": f"a within {margin} of b",
-        "equal": "a and b do not differ",
-    }[contrast.rule]
 
 
 def judge(sweep: SweepResults) -> Verdict:
@@ -201,13 +121,6 @@ def overall_verdict(outcomes: Collection[str]) -> str:
     return next((word for word in _PRECEDENCE if word in found), "supported")
 
 
-def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:
-    """Returns the difference, the notes, and what became of the rule, as a sentence without a stop."""
-    words = {"holds": "holds", "refuted": "is refuted"}
-    text = "; ".join([outcome.sentence, *outcome.notes])
-    return f"{text}: {_rule_name(outcome.contrast, unit_of)} {words.get(outcome.outcome, f'is {outcome.outcome}')}"
-
-
 def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[ContrastVerdict]:
     """Changes "refuted" to "undecided" where it does not survive Holm's correction (Holm 1979).
 
@@ -231,79 +144,6 @@ def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[C
     return found
 
 
-def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
-    """Judges one contrast on the runs as they are now."""
-    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
-    noise, alpha = known_noise(sweep, contrast), contrast_level(sweep, contrast)
-    if noise is None:
-        alpha /= UNKNOWN_NOISE
-    difference = paired_difference(a.finite, b.finite, alpha, noise, regrets(sweep, contrast))
-    sentence = _sentence(sweep, contrast, difference)
-    unknown = _unknown_metric(sweep, contrast)
-    notes = [
-        f"{sweep.arm(side.arm).label} {why} in {len(seeds)} of {count(len(sweep.seeds), 'seed')} "
-        f"(counted as {'the worst ' + base_name(side.metric) if higher_is_better(side.metric) else 'an infinite loss'})"
-        for side, values in ((contrast.a, a), (contrast.b, b))
-        for why, seeds in values.infinite.items()
-        if not unknown
-    ]
-    outcome, refuting = "undecided", math.nan
-    if reason := unknown or _why_incomparable(sweep, contrast, a, b):
-        notes.append(reason)
-    elif reason := why_not_testable(sweep, contrast):
-        notes, outcome = [*notes, reason], "not testable"
-    else:
-        outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
-        notes += reasons
-        if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
-            refuting = min(1.0, refuting * UNKNOWN_NOISE)
-            if outcome == "undecided":
-                notes.append(_UNKNOWN_NOISE_NOTE)
-        untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
-        if any(untuned.values()):
-            lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
-            notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
-    if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
-        notes.append("the difference is exactly the same in every seed")
-    return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
-
-
-_UNKNOWN_NOISE_NOTE = (
-    "no other runs tell the noise of such differences, and pairs alone cannot show that it is skewed, so a decision "
-    f"needs a level {UNKNOWN_NOISE} times smaller; tune the arms, or name earlier sweeps with --noise-from"
-)
-
-
-def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> str:
-    """Returns why the difference of two arms answers no question about them, in words; empty if it
-    can.
-
-    Reasons: they are scored differently, runs are missing, no interval can contain the values, or no
-    rule about them is testable.
-    """
-    if contrast.a.metric == sweep.metric and (reasons := why_not_ranked(sweep.warnings, sweep.metric)):
-        return f"the arms {' and '.join(reasons)}"
-    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
-    if reason := _unknown_metric(sweep, contrast) or _why_incomparable(sweep, contrast, a, b):
-        return reason
-    infinite = [
-        f"{sweep.arm(side.arm).label} {why} in {count(len(seeds), 'seed')}"
-        for side, values in ((contrast.a, a), (contrast.b, b))
-        for why, seeds in values.infinite.items()
-    ]
-    untuned = [
-        f"{sweep.arm(arm).label} is not tuned ({why})"
-        for arm in (contrast.a.arm, contrast.b.arm)
-        if (why := why_not_tuned(sweep.tuning, arm))
-    ]
-    return "; ".join([*infinite, *untuned]) or why_not_testable(sweep, contrast) or ""
-
-
-def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
-    """Returns the two-sided level of a contrast's interval, apart from what is known of its noise."""
-    return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
-
-
 def _far_off(
     sweep: SweepResults, contrast: Contrast, unstable: Callable[[str], Mapping[str, Instability]]
 ) -> list[str]:
@@ -316,140 +156,6 @@ def _far_off(
         for arm, seeds in arms.items()
         if seeds
     ]
-
-
-@dataclass(frozen=True)
-class _SideValues:
-    """The final values of one side of a contrast.
-
-    Attributes:
-        values: by seed; infinite for runs that diverged or ended without a finite value.
-        missing: descriptions of the runs without a value.
-        infinite: {reason: seeds} of the infinite values.
-    """
-
-    values: dict[int, float]
-    missing: list[str]
-    infinite: dict[str, list[int]]
-
-    @property
-    def finite(self) -> dict[int, float]:
-        return {seed: value for seed, value in self.values.items() if math.isfinite(value)}
-
-
-def _read_side(sweep: SweepResults, side: Side, limit: float | None) -> _SideValues:
-    worst = -math.inf if higher_is_better(side.metric) else math.inf
-    values: dict[int, float] = {}
-    missing: list[str] = []
-    infinite: dict[str, list[int]] = {}
-    for seed in sweep.seeds:
-        run = sweep.run(side.arm, seed)
-        if run is None or not run.finished:
-            missing.append(_name(run) if run else f"{sweep.arm(side.arm).label}, seed {seed} (not planned)")
-            continue
-        value = run.final(side.metric)
-        too_high = value is not None and limit is not None and value > limit
-        if value is not None and math.isfinite(value) and not too_high:
-            values[seed] = value
-            continue
-        if value is None and run.state != "diverged":
-            # The metric was not evaluated, which says nothing about its value.
-            missing.append(f'"{run.folder.name}" (has no {side.metric})')
-            continue
-        values[seed] = worst
-        why = f"ends with {base_name(side.metric)} above {limit:g}" if too_high else "diverged"
-        if run.state != "diverged" and not too_high:
-            why = f"ends with a {side.metric} that is not finite"
-        infinite.setdefault(why, []).append(seed)
-    return _SideValues(values, missing, infinite)
-
-
-def _name(run: RunRecord) -> str:
-    return f'"{run.folder.name}" ({run.state})'
-
-
-def _unknown_metric(sweep: SweepResults, contrast: Contrast) -> str | None:
-    """Returns what is wrong with a metric that no run has written.
-
-    Without it a misspelt metric would look like an arm that cannot be evaluated.
-    """
-    written = sweep.metrics()
-    for metric in (contrast.a.metric, contrast.b.metric):
-        if metric not in written and any(run.state == "done" for run in sweep.runs):
-            return f"no run has written {metric}{did_you_mean(metric, written)}"
-    return None
-
-
-def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b: _SideValues) -> str | None:
-    """Returns why the values of two sides cannot be compared, or None if they can."""
-    # The same run can be on both sides, for example one arm at two lengths.
-    if missing := list(dict.fromkeys(a.missing + b.missing)):
-        return f"not finished: {listed(missing, 6)}"
-    runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
-    if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
-        return (
-            f"its runs were computed by different executors ({', '.join(sorted(kinds))}), so their results are not "
-            "bit-comparable"
-        )
-    if mix_kernels(run.meta for run in runs):
-        return "its runs are of versions of zoo that chose different kernels of attention"
-    both = a.values.keys() & b.values.keys()
-    if len(both) < MINIMUM_PAIRS:
-        return f"{count(len(both), 'paired seed')}; at least {MINIMUM_PAIRS} are needed"
-    if both_infinite := sum(math.isinf(a.values[seed]) and math.isinf(b.values[seed]) for seed in both):
-        return f"both sides are infinite in {count(both_infinite, 'seed')}, which says nothing about their order"
-    return None
-
-
-def _decide_pairs(
-    sweep: SweepResults, contrast: Contrast, a: _SideValues, b: _SideValues, difference: PairedDifference
-) -> tuple[str, float, list[str]]:
-    """Returns the outcome, the p of its refutation, and notes."""
-    sign = -1 if higher_is_better(contrast.a.metric) else 1
-    low, high = sorted((sign * difference.low, sign * difference.high))
-    pairs = [(a.values[seed], b.values[seed]) for seed in sweep.seeds if seed in a.values and seed in b.values]
-    directions = {math.copysign(1, sign * (x - y)) for x, y in pairs if math.isinf(x) != math.isinf(y)}
-    if not directions:
-        p = refutation_p(contrast.rule, contrast.margin, difference if sign > 0 else difference.reversed())
-        return decide(contrast.rule, contrast.margin, low, high), p, []
-    if len(directions) == 2:
-        return "undecided", math.nan, ["each side is infinite in some seed, so the seeds contradict each other"]
-    far = directions.pop() * math.inf
-    outcome = decide(contrast.rule, contrast.margin, far, far)
-    finite_outcome = decide(contrast.rule, contrast.margin, low, high)
-    if difference.n and (difference.n < MINIMUM_PAIRS or finite_outcome != outcome):
-        reason = f"the {count(difference.n, 'finite pair')} alone would not lead to the same outcome"
-        return "undecided", math.nan, [reason]
-    return outcome, math.nan, []
-
-
-def _sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDifference) -> str:
-    a, b = _subjects(sweep, contrast)
-    if difference.n == 0:
-        return f"{a} against {b}: no pair of finite values"
-    # The words say the direction of the mean; the interval has the sign of a - b, as in all tables.
-    place = "higher" if difference.mean > 0 else "lower"
-    distance = rounded_mean(abs(difference.mean), difference.low, difference.high) + sweep.unit(contrast.a.metric)
-    text = f"{a} ends {distance} {place} than {b}" if difference.mean else f"{a} ends where {b} does"
-    if difference.n < MINIMUM_PAIRS:
-        return f"{text} ({count(difference.n, 'pair')}, so no interval)"
-    level, pairs = confidence_level(difference.alpha), count(difference.n, "pair")
-    return f"{text} ({level} interval of the difference {interval(difference.low, difference.high)}, {pairs})"
-
-
-def _subjects(sweep: SweepResults, contrast: Contrast) -> tuple[str, str]:
-    a, b = sweep.arm(contrast.a.arm).label, sweep.arm(contrast.b.arm).label
-    if contrast.a.metric == contrast.b.metric:
-        named = contrast.a.metric != sweep.metric
-        return (f"{a} at {contrast.a.metric}" if named else a), b
-    return f"{a} at {contrast.a.metric}", f"{b} at {contrast.b.metric}"
-
-
-def _rule_name(contrast: Contrast, unit_of: Callable[[str], str]) -> str:
-    if not contrast.margin:
-        return contrast.rule.replace("_", "-")
-    relation = "by more than" if contrast.rule == "superiority" else "within"
-    return f"{contrast.rule.replace('_', '-')} {relation} {contrast.margin:g}{unit_of(contrast.a.metric)}"
 
 
 def _without_claim(sweep: SweepResults) -> str:
@@ -486,7 +192,7 @@ def _baseline_sentences(sweep: SweepResults) -> str:
         return ""
     baseline = sweep.baseline_arm
     return "".join(
-        f"{_sentence(sweep, against_baseline(sweep, arm, baseline.name), difference)}. "
+        f"{difference_sentence(sweep, against_baseline(sweep, arm, baseline.name), difference)}. "
         for arm, difference in baseline_differences(sweep).items()
         if difference.n
     )

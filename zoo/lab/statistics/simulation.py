@@ -1,6 +1,6 @@
 """The decision about one contrast on many simulated sweeps at once, and the power of a plan.
 
-`outcomes` is the rule of `zoo.lab.results.verdict` for arrays; a test compares both.
+`outcomes` is the rule of `zoo.lab.results.contrast_verdict` for arrays; a test compares both.
 """
 
 from collections.abc import Mapping

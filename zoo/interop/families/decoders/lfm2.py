@@ -10,22 +10,8 @@ from zoo.config.kinds import hidden_width
 from zoo.interop.settings.equivalents import SETTINGS as SHARED
 from zoo.interop.settings.equivalents import ConfigView, Setting
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import (
-    layer_kind_fields,
-    rename_settings,
-    rope_fields,
-    unpack_rope_parameters,
-)
-from zoo.interop.weights.mapping import (
-    Rule,
-    Rules,
-    TiedTensor,
-    convolutions,
-    fused_linear,
-    layers,
-    linear,
-    norm,
-)
+from zoo.interop.settings.shared_settings import layer_kind_fields, rename_settings, rope_fields, unpack_rope_parameters
+from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, convolutions, fused_linear, layers, linear, norm
 
 LFM2 = {
     "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,

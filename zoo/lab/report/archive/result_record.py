@@ -15,6 +15,7 @@ from typing import Any
 from zoo.lab.floors.record import floors_record
 from zoo.lab.measures import measure_metrics
 from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.contrast_verdict import ContrastVerdict
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.notes import read_notes
@@ -22,7 +23,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_text
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid
-from zoo.lab.results.verdict import ContrastVerdict, Verdict
+from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import spread
 
 # The procedure of `zoo.lab.results.verdict`, and the one before it.

@@ -30,11 +30,12 @@ from zoo.lab.metrics import STEPS_TO_PREFIX
 from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
 from zoo.lab.report.archive.result_record import commits_of, deciding_reason, finite_numbers, result_record, uncommitted
 from zoo.lab.report.figures import write_figures
+from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid
-from zoo.lab.results.verdict import Verdict, judge, rule_text
+from zoo.lab.results.verdict import Verdict, judge
 
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
 TABLES = ("runs.csv", "contrasts.csv", "differences.csv", "tuning.csv")
