@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from zoo.decoding.new_tokens import NEW_TOKENS
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt; so does an encoder trained by
@@ -23,8 +24,6 @@ EXAMPLES = """examples:
 # Options of sampling alone, and of beam search alone, with their defaults.
 SAMPLING = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "seed": 0}
 BEAMS = {"length_penalty": 1.0}
-NEW_TOKENS = 100
-"""Most tokens that are generated unless told otherwise."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:

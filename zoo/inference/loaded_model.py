@@ -18,6 +18,7 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.pipeline.show import token_name
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.decoding.new_tokens import NEW_TOKENS
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, Prompt, PromptReading, TextGenerator
 from zoo.errors import ConfigError
@@ -26,8 +27,6 @@ from zoo.models.functional import Params, split
 from zoo.training.trained_run import TrainedRun, load_trained
 
 MASK = "[MASK]"
-NEW_TOKENS = 50
-"""Most tokens that `LoadedModel.generate` writes unless told otherwise."""
 
 
 class TokenProbability(NamedTuple):
@@ -266,7 +265,7 @@ class LoadedModel:
         Args:
             prompts: one text or several, or their ids, which are read as they are; of an
                 encoder-decoder by the encoder.
-            max_new_tokens: largest number of new tokens of each. Default: 50, or as many as fit the
+            max_new_tokens: largest number of new tokens of each. Default: 100, or as many as fit the
                 table of positions after the longest prompt.
             sampling: how tokens are chosen; by default the most probable one.
             seed: for the random choices.
