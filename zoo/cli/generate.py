@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zoo.decoding.new_tokens import NEW_TOKENS
 from zoo.errors import ConfigError
+from zoo.inference.new_tokens import NEW_TOKENS
 
 DESCRIPTION = """Generates text with a trained run. A decoder continues the prompt; so does an encoder trained by
 masked_diffusion, with --max-new-tokens tokens in random order. An encoder-decoder reads the prompt; by

@@ -13,13 +13,13 @@ from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.decoding.beam_search import search
 from zoo.decoding.decode_loop import prefill, sample
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
-from zoo.decoding.new_tokens import MAX_NEW_TOKENS
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.stop_strings import StoppingCriteria, stop_table
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
 
 MIN_BUCKET = 16
+MAX_NEW_TOKENS = 1 << 24
 Prompts = Sequence[Sequence[int]]
 
 

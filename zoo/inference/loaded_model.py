@@ -18,10 +18,10 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.pipeline.show import token_name
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
-from zoo.decoding.new_tokens import NEW_TOKENS
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, Prompt, PromptReading, TextGenerator
 from zoo.errors import ConfigError
+from zoo.inference.new_tokens import NEW_TOKENS
 from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
 from zoo.models.functional import Params, split
 from zoo.training.trained_run import TrainedRun, load_trained
