@@ -26,9 +26,11 @@ from zoo.lab.results.schema import numerics
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 # Trains the runs of a population one after another with the stand-in for training.
 SCRIPT = """
-import subprocess, sys
+import os, sys
 stand_in, *folders = sys.argv[1:]
-codes = [subprocess.call([sys.executable, stand_in, "--config", f"{folder}/config.json", "--workdir", folder]) for folder in folders]
+sys.path.insert(0, os.path.dirname(stand_in))
+import fake_run
+codes = [fake_run.main(["--config", f"{folder}/config.json", "--workdir", folder]) for folder in folders]
 sys.exit(next((code for code in codes if code), 0))
 """
 
@@ -176,6 +178,7 @@ def get_experiment(size="tiny"):
 
 
 @pytest.mark.promise(reason="whole sweeps are trained")
+@pytest.mark.usefixtures("runs_in_this_process")
 def test_a_sweep_by_populations_equals_a_sweep_by_single_runs(tmp_path, monkeypatch, capsys):
     (tmp_path / "rates.py").write_text(EXPERIMENT.replace("TEXT", fake.__file__))
     monkeypatch.chdir(tmp_path)
