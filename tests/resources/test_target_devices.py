@@ -154,8 +154,13 @@ class TestCompiled:
         assert plan["stages"][0]["measured"]["complete"] is False
 
     @has_compiler_for("h100")
-    def test_attention_on_gpus_is_that_of_cudnn(self):
-        fields = ("--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3")
+    @pytest.mark.parametrize("head_dim", [32, 256])
+    def test_attention_on_gpus_is_that_of_cudnn(self, head_dim):
+        """Heads of more than 128 need an H100, of which the process has none."""
+        fields = (
+            "--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3",
+            f"--config.model.attention.head_dim={head_dim}",
+        )  # fmt: skip
         plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "4", *fields)
         measured = plan["stages"][0]["measured"]
         assert measured["kernels"] == {"__cudnn$fmhaSoftmax": 3, "__cudnn$fmhaSoftmaxBackward": 3}
