@@ -112,6 +112,7 @@ def test_programs_for_tpus_are_read():
     gather, permute = program.collectives()
     assert (gather.kind, gather.count, gather.group_size, gather.result_bytes) == ("all-gather", 5, 2, 8 * 8 * 4)
     assert (permute.kind, permute.count, permute.wire_bytes) == ("collective-permute", 1, 4 * 8 * 4)
+    # A kernel of a TPU is named by its instruction, without the numbers that tell instructions apart.
     assert program.custom_calls()["kernel"] == 5
 
 

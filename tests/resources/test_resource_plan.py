@@ -8,12 +8,14 @@ from pathlib import Path
 
 import jax
 import pytest
+from jax._src.cudnn import fused_attention_stablehlo as jax_cudnn
 
 from zoo import config as configs
 from zoo.cli.main import main
 from zoo.cli.plan_resources import as_json, as_lines
 from zoo.data.pipeline.buckets import bucket_shapes
 from zoo.errors import ConfigError
+from zoo.layers.platform import Platform
 from zoo.models import cost
 from zoo.nested import unflatten
 from zoo.resources import resource_plan
@@ -127,6 +129,14 @@ def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch, error)
     plan = make_plan(configs.resolve(unflatten(SHALLOW)), "v5e")
     assert plan.simulated == "the compiler for v5e failed: INTERNAL: no such layout"
     assert plan.fits
+
+
+def test_jax_is_told_of_the_gpus_that_are_planned_for():
+    own = jax_cudnn.check_compute_capability
+    for capability, allowed in (((9, 0), [True, True]), ((8, 9), [True, False])):
+        with resource_plan._planned_kernels(Platform("gpu", 1, capability)):
+            assert [jax_cudnn.check_compute_capability(least) for least in ("8.0", "9.0")] == allowed
+    assert jax_cudnn.check_compute_capability is own
 
 
 def test_translation_is_planned_in_its_widest_batches_and_tasks_are_not():

@@ -154,8 +154,13 @@ class TestCompiled:
         assert plan["stages"][0]["measured"]["complete"] is False
 
     @has_compiler_for("h100")
-    def test_attention_on_gpus_is_that_of_cudnn(self):
-        fields = ("--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3")
+    @pytest.mark.parametrize("head_dim", [32, 256])
+    def test_attention_on_gpus_is_that_of_cudnn(self, head_dim):
+        """Heads of more than 128 need an H100, of which the process has none."""
+        fields = (
+            "--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3",
+            f"--config.model.attention.head_dim={head_dim}",
+        )  # fmt: skip
         plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "4", *fields)
         measured = plan["stages"][0]["measured"]
         assert measured["kernels"] == {"__cudnn$fmhaSoftmax": 3, "__cudnn$fmhaSoftmaxBackward": 3}
@@ -179,11 +184,9 @@ class TestCompiled:
             counts[name.removeprefix("splash_mha_").partition("_")[0]] += count
         assert counts == {"fwd": 3 * forward, "dq": 3, "dkv": 3}
 
-    @has_compiler_for("v5e")
     @has_compiler_for("h100")
-    @pytest.mark.parametrize(("kind", "products"), [("v5e", True), ("h100", False)])
-    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self, kind, products):
-        """On GPUs XLA would make an array of E x N x D for them, here 4 GiB."""
+    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self):
+        """On GPUs XLA would make an array of E x N x F for them, here 16 GiB."""
         fields = {
             "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
             "model.dim": 512, "model.ffn.hidden_dim": 2048, "model.num_layers": 1, "model.dtype": "bfloat16",
@@ -191,8 +194,7 @@ class TestCompiled:
             "data.batch_size": 128,
         }  # fmt: skip
         words = [f"--config.{name}={value}" for name, value in fields.items()]
-        plan = self.plan("configs/gpt2.py:smoke", "--device", kind, "--devices", "1", *words)
+        plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "1", *words)
         (stage,) = plan["stages"]
-        assert any(name.startswith("ragged-dot") for name in stage["measured"]["kernels"]) == products
         rows = 128 * 256 * 2
-        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 512 / 2
+        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 2048 / 4

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import ml_collections
+from jax._src.cudnn import fused_attention_stablehlo as jax_cudnn
 from jax.sharding import Mesh
 
 from zoo import config as configs
@@ -235,7 +236,6 @@ def make_plan(config: ResolvedConfig, device: str | None = None) -> ResourcePlan
             plan = _plan(config, device, target_devices(device, len(devices)), "")
             return replace(plan, attention=attention)
         except (jax.errors.JaxRuntimeError, NotImplementedError) as error:
-            # JAX asks the GPU of the process, of which there is none, whether cuDNN takes wide heads.
             simulated = f"the compiler for {device} failed: {str(error).splitlines()[0]:.200}"
     return replace(_plan(config, device, devices, simulated), attention=attention)
 
@@ -351,7 +351,7 @@ def _with_depth(config: ResolvedConfig, layers: int) -> ResolvedConfig:
 def _measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     program = abstract_program(config, devices)
     state = bytes_on_a_device(program.abstract_state)
-    with _planned_kernels(devices[0].platform):
+    with _planned_kernels(Platform.of(program.mesh)):
         lowered = lowered_step(config, program)
     try:
         compiled = compile_for(devices[0].platform, lowered)
@@ -393,15 +393,25 @@ def _temporaries(sizes: Any, platform: str, state: float) -> float:
 
 
 @contextmanager
-def _planned_kernels(platform: str) -> Iterator[None]:
-    """Replaces the fused attention, which no CPU can compile, by its stand-in."""
-    before = fused.library_attention, splash.library_attention
-    if platform == "cpu":
+def _planned_kernels(platform: Platform) -> Iterator[None]:
+    """Replaces the fused attention, which no CPU can compile, by its stand-in. For GPUs, has JAX ask
+    the platform whether cuDNN takes its heads, and not the first GPU of the process, of which there is
+    none.
+    """
+    before = fused.library_attention, splash.library_attention, jax_cudnn.check_compute_capability
+    if platform.name == "cpu":
         fused.library_attention, splash.library_attention = fused_attention_stand_in, splash_attention_stand_in
+    if platform.capability is not None:
+        jax_cudnn.check_compute_capability = lambda least: platform.capability >= _version(least)
     try:
         yield
     finally:
-        fused.library_attention, splash.library_attention = before
+        fused.library_attention, splash.library_attention, jax_cudnn.check_compute_capability = before
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Returns the numbers of a version, as of "9.0"."""
+    return tuple(map(int, text.split(".")))
 
 
 def warnings(config: ResolvedConfig, mesh: Mesh, measured: Measured) -> list[str]:
