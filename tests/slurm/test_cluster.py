@@ -32,7 +32,7 @@ def get_experiment(size="12"):
         arms = levels("model.norm.placement", "pre", "post")
         pre, post = Side({{"norm": "pre"}}), Side({{"norm": "post"}})
         contrasts = (Contrast("pre wins", pre, post, "superiority", 0.0, "pre ends below post"),)
-        return Experiment(name="looks", question="?", base=base, factors={{"norm": arms}}, seeds=(0, 1), contrasts=contrasts)
+        return Experiment(name="looks", question="?", base=base, metric="eval/bits_per_byte", factors={{"norm": arms}}, seeds=(0, 1), contrasts=contrasts)
     if size != "12":
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     base = config.override(base, {{"model.ffn.kind": "relu_power"}})
