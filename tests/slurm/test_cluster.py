@@ -24,7 +24,7 @@ import sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.small_runs import small
 from zoo import config
-from zoo.lab.experiment import Contrast, Experiment, Prerequisite, Side, levels
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, levels
 
 def get_experiment(size="12"):
     base = small(training__steps=int(size), training__log_every=4, training__eval_every=0, training__checkpoint_every=0)
@@ -32,7 +32,9 @@ def get_experiment(size="12"):
         arms = levels("model.norm.placement", "pre", "post")
         pre, post = Side({{"norm": "pre"}}), Side({{"norm": "post"}})
         contrasts = (Contrast("pre wins", pre, post, "superiority", 0.0, "pre ends below post"),)
-        return Experiment(name="looks", question="?", base=base, factors={{"norm": arms}}, seeds=(0, 1), contrasts=contrasts)
+        claim = Claim("X1", "pre is better", "nobody", floor="none", floor_reason="Four steps are a test of jobs.")
+        return Experiment(
+            name="looks", question="?", base=base, factors={{"norm": arms}}, seeds=(0, 1), contrasts=contrasts, claim=claim)
     if size != "12":
         return Experiment(name="long", question="?", base=base, factors={{}}, seeds=(0,), contrasts=())
     base = config.override(base, {{"model.ffn.kind": "relu_power"}})

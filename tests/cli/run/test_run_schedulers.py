@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -167,11 +168,13 @@ def test_tuning_and_looks_follow_when_the_tasks_have_ended(zoo, ray, tmp_path):
     assert numbers[:3] == [4 * 2, 4 * (4 * 3 - 1), 4 * 2]
     assert "report: runs/norms/report.html" in out
     # A cluster of Ray lasts for all of them.
-    found = ray()
-    assert zoo("run", *arguments, "--output", "other", "--ray", "head:6379", curves=CURVES)[::2] == (0, "")
+    found, server = ray(), socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+    assert zoo("run", *arguments, "--output", "other", "--ray", address, curves=CURVES)[::2] == (0, "")
     assert len(found.tasks) == sum(numbers)
     assert [name for name, _ in found.calls] == ["init", "shutdown"]
-    assert found.calls[0][1]["address"] == "head:6379"
+    assert found.calls[0][1]["address"] == address
+    server.close()
     ours, theirs = (json.loads((tmp_path / name / "experiment.json").read_text()) for name in ("runs/norms", "other"))
     assert (ours["tuning"], ours["looks"], ours["seeds"]) == (theirs["tuning"], theirs["looks"], theirs["seeds"])
 
@@ -247,6 +250,9 @@ def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, monkeypatch):
     code, _, err = zoo("run", "norms.py", "--ray", "auto")
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith("error: --ray auto: no Ray cluster answers: Could not find any running Ray instance. Please ")
+    # At an address where nobody listens, Ray itself would try for minutes.
+    line = "error: --ray 127.0.0.1:1: no Ray cluster answers: [Errno 111] Connection refused\n"
+    assert zoo("run", "norms.py", "--ray", "127.0.0.1:1")[::2] == (2, line)
 
 
 def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):

@@ -236,6 +236,9 @@ def test_what_compiles_is_named_and_time_counts_from_the_start_of_the_sweep(smal
     assert [run.state for run in read_sweep_status(small).runs] == ["done", "waiting"]
     lock = SweepLock(small)
     try:
+        # A run that waits for a scheduler has no log yet.
+        assert [run.state for run in read_sweep_status(small).runs] == ["done", "waiting"]
+        (small / "post-0" / "log.txt").touch()
         assert [(run.state, run.reason) for run in read_sweep_status(small).runs][1] == (
             "running",
             "loads and compiles",

@@ -6,6 +6,7 @@ prerequisites as arguments, so that Ray starts it after them.
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from zoo.training.records.run_folder import FolderState
 
 LOCAL = "local"
 """The address of a cluster on this machine that starts and ends with the command."""
-POLL_SECONDS = 0.5
+POLL_SECONDS, CONNECT_SECONDS = 0.5, 10.0
 # Values of tasks are exit codes; Ray's smallest object store holds them.
 _OBJECT_STORE_BYTES = 80 << 20
 
@@ -64,6 +65,9 @@ class RayCluster:
             options |= {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
         ray = import_ray()
         try:
+            if host := self._address.rpartition(":")[0]:
+                # Ray itself tries for minutes.
+                socket.create_connection((host, int(self._address.rpartition(":")[2])), CONNECT_SECONDS).close()
             ray.init(**options)
         except Exception as error:
             raise ConfigError(f"--ray {self._address}: no Ray cluster answers: {one_line(error)}") from error
