@@ -24,12 +24,13 @@ class Places(NamedTuple):
     rows: Int[Array, "T k"]
 
 
-def sorted_places(chosen: Int[Array, "T k"]) -> Places:
+def sorted_places(chosen: Int[Array, "T k"], room: int = 0) -> Places:
     """Returns the places of the assignments in the order of their experts, and of their tokens within
-    each.
+    each, and after them so many rows without one.
     """
     order = jnp.argsort(chosen.reshape(-1), stable=True)
-    return Places(order, jnp.argsort(order).reshape(chosen.shape))
+    rows = jnp.argsort(order).reshape(chosen.shape)
+    return Places(jnp.pad(order, (0, room), constant_values=chosen.size), rows)
 
 
 def _looked_up(x: Float[Array, "N D"], at: Int[Array, "..."]) -> Float[Array, "... D"]:

@@ -24,8 +24,9 @@ from zoo.layers.grouped_product import permuted
 SLACK = 1.25
 """Rows that a round has room for, over those that it needs at equal loads."""
 
-OfGroups = Callable[[Any, Array, Array], Array]
-"""(parameters of the experts here, rows in the order of these experts, their numbers) -> outputs."""
+OfGroups = Callable[..., Array]
+"""(parameters of the experts here, rows in the order of these experts, numbers of their rows, number of
+further rows that are of none: 0 if it is left out) -> outputs."""
 
 
 class Exchange(NamedTuple):
