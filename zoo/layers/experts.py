@@ -187,8 +187,8 @@ class MixtureOfExperts(nnx.Module):
         return (y.astype(jnp.float32) + weights @ self.experts.down.bias[...]).astype(y.dtype)
 
     def _on_devices(self, outputs: Callable[..., Array], x: Array, numbers: Array, gates: Array, context: Context):
-        """Returns what `outputs` does. Each device has rows of its own, and its share of the experts and
-        of their hidden units.
+        """Returns what `outputs` does. Each device has rows of its own, and its share of the experts
+        and of their hidden units.
         """
         graph, params = nnx.split(self.experts, nnx.Param)
         params = jax.tree.map(lambda leaf: leaf.astype(x.dtype) if leaf.ndim > 2 else leaf, nnx.to_pure_dict(params))

@@ -54,9 +54,7 @@ def by_groups(
     return _forward(x, w, sizes, blocks)[0]
 
 
-def _forward(
-    x: Array, w: Array, sizes: Array, blocks: tuple[int, int]
-) -> tuple[Array, tuple[Array, Array, Array]]:
+def _forward(x: Array, w: Array, sizes: Array, blocks: tuple[int, int]) -> tuple[Array, tuple[Array, Array, Array]]:
     begins = jnp.cumsum(sizes) - sizes
 
     def group(e: Int[Array, ""], y: Array) -> Array:
@@ -73,9 +71,7 @@ def _forward(
     return jax.lax.fori_loop(0, len(w), group, jnp.zeros((len(x), w.shape[2]), x.dtype)), (x, w, sizes)
 
 
-def _backward(
-    blocks: tuple[int, int], kept: tuple[Array, Array, Array], dy: Array
-) -> tuple[Array, Array, None]:
+def _backward(blocks: tuple[int, int], kept: tuple[Array, Array, Array], dy: Array) -> tuple[Array, Array, None]:
     x, w, sizes = kept
     begins = jnp.cumsum(sizes) - sizes
 

@@ -51,7 +51,9 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         source="zoo.layers.routing:router_scores",
         equation="s_i = sigmoid((x R)_i), R [D, E], of each expert by itself.",
         paper="DeepSeek-AI 2024b, eq. 15 (DeepSeek-V3)",
-        details=("Scores do not compete; with `experts.renormalise` the weights of the chosen experts still sum to 1.",),
+        details=(
+            "Scores do not compete; with `experts.renormalise` the weights of the chosen experts still sum to 1.",
+        ),
     ),
     Variant(
         "raw-gates",
