@@ -289,7 +289,7 @@ def test_experts_on_their_own_devices_are_those_of_one_device():
     width, counts = 4 * 16, 4 * 8
 
     def exchanges(devices, assignments):
-        """Two forward and two backward, with a quarter more rows than needed at equal loads; counts."""
+        """Two forward and two backward, a quarter more rows than equal loads need; counts."""
         return (devices - 1) / devices * (4 * devices * -(-assignments * 5 // 4 // devices) * width + counts)
 
     # 8 rows of 16 tokens, two experts for each token.

@@ -14,7 +14,7 @@ from zoo.training.trained_run import TRAINED
 
 MAX_TOKENS, MAX_TOKENS_COMPARED = 64, 2048
 Gates = dict[str, np.ndarray]
-"""{label of a layer, such as "layer 0": [T, E], weights of experts; 0 for those that are not taken}."""
+"""{label of a layer, e.g. "layer 0": [T, E], weights of experts; 0 for those that are not taken}."""
 
 
 def gates_by_layer(found: RunActivations, folder: Path) -> dict[str, Gates]:

@@ -1,8 +1,8 @@
 """Rows of tokens for their experts, and the weighted sum of what the experts return.
 
-Token t is assigned to k experts; assignment a = t k + i is its i-th. Both directions, and the gradients
-of both, look rows up and never add into them: a sum over rows in the order of the experts would be made
-one row after the other.
+Token t is assigned to k experts; assignment a = t k + i is its i-th. Both directions, and the
+gradients of both, look rows up and never add into them: a sum over rows in the order of the experts
+would be made one row after the other.
 """
 
 from typing import NamedTuple

@@ -3,10 +3,10 @@
 Of n devices along the expert axis, each holds E / n consecutive experts and rows of its own. How many
 of its N assignments go to another device depends on the tokens, and the arrays of a compiled program
 have fixed sizes. The exchange is therefore made in rounds: in each, a device sends C = `SLACK` N / n
-rows to every device, rounded up, of which those are 0 that it has no assignment for. Rounds go on until
-the device with the most assignments for another has sent all of them, so no token is dropped, and memory
-is bounded by `SLACK` N rows whatever the router does. Loads within a quarter of the mean need one round.
-(A ragged exchange sends no zeros, but what it receives must have room for n N rows.)
+rows to every device, rounded up, of which those are 0 that it has no assignment for. Rounds go on
+until the device with the most assignments for another has sent all of them, so no token is dropped,
+and memory is bounded by `SLACK` N rows whatever the router does. Loads within a quarter of the mean
+need one round. (A ragged exchange sends no zeros, but what it receives must have room for n N rows.)
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ SLACK = 1.25
 """Rows that a round has room for, over those that it needs at equal loads."""
 
 OfGroups = Callable[..., Array]
-"""(parameters of the experts here, rows in the order of these experts, numbers of their rows, number of
-further rows that are of none: 0 if it is left out) -> outputs."""
+"""(parameters of the experts here, rows in the order of these experts, numbers of their rows, number
+of further rows that are of none: 0 if it is left out) -> outputs."""
 
 
 class Exchange(NamedTuple):

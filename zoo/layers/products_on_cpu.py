@@ -14,8 +14,8 @@ ROOM = LARGEST_BLOCK // PARTS_OF_A_BLOCK
 
 
 def block_sizes(rows: int, groups: int) -> tuple[int, int]:
-    """Returns (large, small): blocks of at most half of the mean size of a group, and those of the rows
-    that are left of one, so that few of its last block are lost.
+    """Returns (large, small): blocks of at most half of the mean size of a group, and those of the
+    rows that are left of one, so that few of its last block are lost.
     """
     size = SMALLEST_BLOCK
     while size < LARGEST_BLOCK and 4 * size * groups <= rows:
@@ -26,8 +26,8 @@ def block_sizes(rows: int, groups: int) -> tuple[int, int]:
 def _over_blocks(
     block: Callable[[Array, int, Any], Any], begin: Array, rows: Array, sizes: tuple[int, int], carry: Any
 ) -> Any:
-    """Returns what `block(first row, number of rows, carry)` makes of a carry, block by block: large ones
-    as long as a group has the rows, then small ones.
+    """Returns what `block(first row, number of rows, carry)` makes of a carry, block by block: large
+    ones as long as a group has the rows, then small ones.
     """
     for size in sizes:
         count = rows // size if size == sizes[0] > sizes[1] else -(-rows // size)

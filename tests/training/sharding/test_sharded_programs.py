@@ -131,8 +131,8 @@ def test_tokens_travel_to_their_experts_and_gradients_of_experts_do_not(measured
     # numbers of rows; once in each layer.
     assignments = B * T * K // 8
     assert sent["all-to-all"] == LAYERS * 7 / 8 * (4 * 8 * -(-assignments * 5 // 4 // 8) * 4 * D + 4 * E)
-    # Of everything but the experts the gradients are added, as along the data axis; those of the look-up
-    # and of the tied head apart. Biases and norms are the rest.
+    # Of everything but the experts the gradients are added, as along the data axis; those of the
+    # look-up and of the tied head apart. Biases and norms are the rest.
     others = 4 * (LAYERS * (4 * D * D + D * E) + 2 * V * D)
     assert sent["all-reduce"] == pytest.approx(2 * 7 / 8 * others, rel=0.02)
     assert set(sent) == {"all-to-all", "all-reduce"}
