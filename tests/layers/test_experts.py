@@ -244,7 +244,7 @@ def test_experts_choose_their_tokens_in_an_encoder():
             expected[row, best] += scores[row, best, e, None] * reference.feed_forward(
                 expert, own, np.float64(x[row, best])
             )
-    np.testing.assert_allclose(call(layer, x), expected, atol=1e-5)
+    compared(call(layer, x), expected, 3e-6, config=config, parts="model.ffn")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_experts_on_their_own_devices_are_those_of_one_device():
     width, counts = 4 * 16, 4 * 8
 
     def exchanges(devices, assignments):
-        """Two forward and two backward, with a quarter more rows than equal loads need, and the counts."""
+        """Two forward and two backward, a quarter more rows than equal loads need; counts."""
         return (devices - 1) / devices * (4 * devices * -(-assignments * 5 // 4 // devices) * width + counts)
 
     # 8 rows of 16 tokens, two experts for each token.

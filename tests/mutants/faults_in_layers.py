@@ -263,6 +263,13 @@ MUTANTS = (
         ("tests/training/test_experts.py::test_biases_follow_the_counts_of_the_whole_batch_however_it_is_processed",),
     ),
     Mutant(
+        "experts: what a round of the exchange has no room for is dropped",
+        "zoo/layers/expert_exchange.py",
+        "    return first + _further_rounds(of_groups, capacity, params, x, gates, plan, rounds)",
+        "    return first",
+        (f"{EXPERT_TESTS}::test_experts_on_their_own_devices_are_those_of_one_device",),
+    ),
+    Mutant(
         "experts: optimizers take a stack of matrices for something else",
         "zoo/models/functional.py",
         ' - ("expert" in axes)',

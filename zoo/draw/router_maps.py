@@ -14,7 +14,7 @@ from zoo.training.trained_run import TRAINED
 
 MAX_TOKENS, MAX_TOKENS_COMPARED = 64, 2048
 Gates = dict[str, np.ndarray]
-"""{label of a layer, such as "layer 0": [T, E], weights of the experts; 0 for those that are not taken}."""
+"""{label of a layer, e.g. "layer 0": [T, E], weights of experts; 0 for those that are not taken}."""
 
 
 def gates_by_layer(found: RunActivations, folder: Path) -> dict[str, Gates]:
@@ -45,7 +45,8 @@ def map_page(folder: Path, text: str, step: str) -> Figure:
         most = max(each.shape[1] for each in gates.values())
         grid = np.stack([each.argmax(axis=1) for each in gates.values()])
         colours = matplotlib.colormaps["tab20" if most <= 20 else "nipy_spectral"]
-        axes.imshow(grid, aspect="auto", cmap=colours, vmin=0, vmax=max(most, 20) - 1, alpha=0.6, interpolation="nearest")
+        shown = {"cmap": colours, "vmin": 0, "vmax": max(most, 20) - 1, "alpha": 0.6}
+        axes.imshow(grid, aspect="auto", interpolation="nearest", **shown)
         for row, each in enumerate(gates.values()):
             for column, weights in enumerate(each):
                 taken = [str(expert) for expert in np.argsort(-weights, kind="stable") if weights[expert] > 0]
@@ -77,15 +78,22 @@ def agreement_page(folders: tuple[Path, Path], text: str, step: str) -> Figure:
     read = [read_text(each, text, step=step, max_tokens=MAX_TOKENS_COMPARED, sentences=8) for each in folders]
     sides = [gates_by_layer(found, folder) for found, folder in zip(read, folders, strict=True)]
     if read[0].labels != read[1].labels or sides[0].keys() != sides[1].keys():
-        raise ConfigError(f"{folders[1]} reads the text in other tokens than {folders[0]}; compare runs with one tokenizer")
+        raise ConfigError(
+            f"{folders[1]} reads the text in other tokens than {folders[0]}; compare runs with one tokenizer"
+        )
     page, panels = figure(5.2, 0.6 + 2.8 * len(sides[0]), rows=len(sides[0]))
     for axes, (side, gates) in zip(panels, sides[0].items(), strict=True):
         found = agreements(gates, sides[1][side])
-        for colour, name, label in zip(COLOURS, ("share", "by_chance"), ("the two runs", "shuffled tokens"), strict=False):
+        for colour, name, label in (
+            (COLOURS[0], "share", "the two runs"),
+            (COLOURS[1], "by_chance", "shuffled tokens"),
+        ):
             axes.plot([getattr(each, name) for each in found.values()], "o-", color=colour, markersize=4, label=label)
         axes.set_xticks(range(len(found)), list(found))
-        axes.set(ylim=(0, 1), ylabel="share of assignments", title=" ".join(filter(None, (side, "agreement of routing"))))
+        title = " ".join(filter(None, (side, "agreement of routing")))
+        axes.set(ylim=(0, 1), ylabel="share of assignments", title=title)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, fontsize=7)
-    page.suptitle(f"{folders[0]} and {folders[1]}, {len(read[0].labels[next(iter(sides[0]))])} tokens", fontsize=8, parse_math=False)
+    tokens = len(read[0].labels[next(iter(sides[0]))])
+    page.suptitle(f"{folders[0]} and {folders[1]}, {tokens} tokens", fontsize=8, parse_math=False)
     return page

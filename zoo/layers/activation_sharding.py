@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 DATA_AXIS, FSDP_AXIS, EXPERT_AXIS = BATCH_AXES = ("data", "fsdp", "expert")
-"""Axes of the mesh that divide the rows of a batch; the last one divides the experts of mixtures too."""
+"""Axes of the mesh that divide the rows of a batch; the last one also divides experts."""
 TENSOR_AXIS = "tensor"
 """Axis of the mesh that divides heads, hidden units and the vocabulary."""
 FURTHER_ROUNDS = "further rounds of an exchange"

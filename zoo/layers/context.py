@@ -164,6 +164,7 @@ class Context(ForwardMode):
             only shapes are computed then; None (the default) disables it.
         group_sizes: inside of experts, whose input is one row for each assignment, in the order of the
             experts: how many rows each has; None elsewhere.
+        group_room: number of rows after those of the groups that are of none.
     """
 
     positions: Int[Array, "#B T"]
@@ -185,6 +186,7 @@ class Context(ForwardMode):
     published: Mapping[str, Array] | None = None
     kernels: list[Any] | None = None
     group_sizes: Int[Array, " E"] | None = None
+    group_room: int = 0
 
     def shard_rows(self, x: Float[Array, "B ..."]) -> Float[Array, "B ..."]:
         """Constrains activations so that each row is whole, on the devices that hold that row of the

@@ -1,8 +1,8 @@
 """Rows of tokens for their experts, and the weighted sum of what the experts return.
 
-Token t is assigned to k experts; assignment a = t k + i is its i-th. Both directions, and the gradients of
-both, look rows up and never add into them: a sum over rows in the order of the experts would be made one
-row after the other.
+Token t is assigned to k experts; assignment a = t k + i is its i-th. Both directions, and the
+gradients of both, look rows up and never add into them: a sum over rows in the order of the experts
+would be made one row after the other.
 """
 
 from typing import NamedTuple
@@ -24,12 +24,13 @@ class Places(NamedTuple):
     rows: Int[Array, "T k"]
 
 
-def sorted_places(chosen: Int[Array, "T k"]) -> Places:
+def sorted_places(chosen: Int[Array, "T k"], room: int = 0) -> Places:
     """Returns the places of the assignments in the order of their experts, and of their tokens within
-    each.
+    each, and after them so many rows without one.
     """
     order = jnp.argsort(chosen.reshape(-1), stable=True)
-    return Places(order, jnp.argsort(order).reshape(chosen.shape))
+    rows = jnp.argsort(order).reshape(chosen.shape)
+    return Places(jnp.pad(order, (0, room), constant_values=chosen.size), rows)
 
 
 def _looked_up(x: Float[Array, "N D"], at: Int[Array, "..."]) -> Float[Array, "... D"]:

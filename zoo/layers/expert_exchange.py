@@ -1,12 +1,12 @@
 """Experts that are divided over devices: tokens travel to their experts, and outputs travel back.
 
-Of n devices along the expert axis, each holds E / n consecutive experts and rows of its own. How many of
-its N assignments go to another device depends on the tokens, and the arrays of a compiled program have
-fixed sizes. The exchange is therefore made in rounds: in each, a device sends C = `SLACK` N / n rows to
-every device, rounded up, of which those are 0 that it has no assignment for. Rounds go on until the device
-with the most assignments for another has sent all of them, so no token is dropped, and memory is bounded by
-`SLACK` N rows whatever the router does. Loads within a quarter of the mean need one round. (A ragged
-exchange sends no zeros, but what it receives must have room for n N rows.)
+Of n devices along the expert axis, each holds E / n consecutive experts and rows of its own. How many
+of its N assignments go to another device depends on the tokens, and the arrays of a compiled program
+have fixed sizes. The exchange is therefore made in rounds: in each, a device sends C = `SLACK` N / n
+rows to every device, rounded up, of which those are 0 that it has no assignment for. Rounds go on
+until the device with the most assignments for another has sent all of them, so no token is dropped,
+and memory is bounded by `SLACK` N rows whatever the router does. Loads within a quarter of the mean
+need one round. (A ragged exchange sends no zeros, but what it receives must have room for n N rows.)
 """
 
 from collections.abc import Callable
@@ -24,8 +24,9 @@ from zoo.layers.grouped_product import permuted
 SLACK = 1.25
 """Rows that a round has room for, over those that it needs at equal loads."""
 
-OfGroups = Callable[[Any, Array, Array], Array]
-"""(parameters of the experts here, rows in the order of these experts, their numbers) -> outputs."""
+OfGroups = Callable[..., Array]
+"""(parameters of the experts here, rows in the order of these experts, numbers of their rows, number
+of further rows that are of none: 0 if it is left out) -> outputs."""
 
 
 class Exchange(NamedTuple):
@@ -153,9 +154,7 @@ def _further_backward(of_groups: OfGroups, capacity: int, kept: Any, change: Arr
 _further_rounds.defvjp(_further_forward, _further_backward)
 
 
-def exchanged_rows(
-    of_groups: OfGroups, params: Any, taken: Float[Array, "E C D"]
-) -> Float[Array, "E C D"]:
+def exchanged_rows(of_groups: OfGroups, params: Any, taken: Float[Array, "E C D"]) -> Float[Array, "E C D"]:
     """Returns the outputs of the C rows of this device that each of the E experts takes: equally many,
     so one round without zeros has them all.
     """

@@ -20,6 +20,7 @@ from zoo.layers.expert_exchange import OfGroups, exchanged, exchanged_rows
 from zoo.layers.grouped_product import grouped_product
 from zoo.layers.parameter import Initializer, Linear, kernel_initializer, statistic, zeros
 from zoo.layers.parametrization import output_gain, width_ratio
+from zoo.layers.products_on_cpu import ROOM
 from zoo.layers.routing import (
     Routing,
     assignments,
@@ -186,15 +187,16 @@ class MixtureOfExperts(nnx.Module):
         return (y.astype(jnp.float32) + weights @ self.experts.down.bias[...]).astype(y.dtype)
 
     def _on_devices(self, outputs: Callable[..., Array], x: Array, numbers: Array, gates: Array, context: Context):
-        """Returns what `outputs` does. Each device has rows of its own, and its share of the experts and
-        of their hidden units.
+        """Returns what `outputs` does. Each device has rows of its own, and its share of the experts
+        and of their hidden units.
         """
         graph, params = nnx.split(self.experts, nnx.Param)
         params = jax.tree.map(lambda leaf: leaf.astype(x.dtype) if leaf.ndim > 2 else leaf, nnx.to_pure_dict(params))
         number, sharding = self.config.ffn.experts.number, context.sharding
 
-        def of_groups(params: Any, rows: Float[Array, "N D"], sizes: Int[Array, " e"]) -> Float[Array, "N D"]:
-            return _of_groups(nnx.merge(graph, params), rows, sizes, context)
+        def of_groups(params: Any, rows: Array, sizes: Int[Array, " e"], room: int = 0) -> Float[Array, "N D"]:
+            own = replace(context, record=None, losses=None, cache=None, group_sizes=sizes, group_room=room)
+            return _of_groups(nnx.merge(graph, params), rows, own)
 
         if sharding is None:
             return outputs(of_groups, params, x, numbers, gates, number, False)
@@ -258,9 +260,9 @@ def outputs_by_token(
     chosen = chosen.reshape(weights.shape)
     if exchange:
         return exchanged(of_groups, params, tokens, chosen, weights, number).reshape(x.shape).astype(x.dtype)
-    places = sorted_places(chosen)
+    places = sorted_places(chosen, ROOM)
     sizes = jnp.bincount(chosen.reshape(-1), length=number).astype(jnp.int32)
-    y = of_groups(params, dispatched(tokens, places), sizes)
+    y = of_groups(params, dispatched(tokens, places), sizes, ROOM)
     return combined(y, weights, places).reshape(x.shape).astype(x.dtype)
 
 
@@ -286,10 +288,9 @@ def outputs_by_expert(
     return jnp.zeros(x.shape, jnp.float32).at[places].add(y).astype(x.dtype)
 
 
-def _of_groups(experts: nnx.Module, rows: Array, sizes: Array, context: Context) -> Float[Array, "N D"]:
-    grouped = replace(context, record=None, losses=None, cache=None, group_sizes=sizes)
-    hidden = experts.hidden(rows, grouped)
-    return grouped_product(hidden, experts.down.kernel[...].astype(rows.dtype), sizes, context.platform)
+def _of_groups(experts: nnx.Module, rows: Float[Array, "N D"], context: Context) -> Float[Array, "N D"]:
+    hidden, down = experts.hidden(rows, context), experts.down.kernel[...].astype(rows.dtype)
+    return grouped_product(hidden, down, context.group_sizes, context.platform, context.group_room)
 
 
 def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class XIELU(FeedForward):
 def _grouped(projection: Linear, x: Float[Array, "N D"], context: Context) -> Float[Array, "N F"]:
     """Returns the projection of each expert's rows by its own matrix."""
     sizes = context.group_sizes
-    y = grouped_product(x, projection.kernel[...].astype(x.dtype), sizes, context.platform)
+    y = grouped_product(x, projection.kernel[...].astype(x.dtype), sizes, context.platform, context.group_room)
     if projection.bias is None:
         return y
     bias = jnp.repeat(projection.bias[...], sizes, axis=0, total_repeat_length=len(x))

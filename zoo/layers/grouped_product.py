@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.platform import Platform
+from zoo.layers.products_on_cpu import block_sizes, by_groups
 
-SMALLEST_BLOCK, LARGEST_BLOCK = 8, 256
-"""Rows of a block on a CPU."""
 SMALLEST_GPU_BLOCK, LARGEST_GPU_BLOCK = 128, 2048
 """Rows of a block on an NVIDIA GPU, whose products need more of them to be fast."""
 OPERATIONS_OF_A_TURN = 10**10
@@ -18,10 +17,15 @@ OPERATIONS_OF_A_TURN = 10**10
 
 
 def grouped_product(
-    x: Float[Array, "N I"], w: Float[Array, "E I O"], sizes: Int[Array, " E"], platform: Platform | None = None
+    x: Float[Array, "N I"],
+    w: Float[Array, "E I O"],
+    sizes: Int[Array, " E"],
+    platform: Platform | None = None,
+    room: int = 0,
 ) -> Float[Array, "N O"]:
     """Returns y with y_n = x_n W_e for the rows n of group e: the first `sizes[0]` rows are of group
-    0, the next `sizes[1]` of group 1, and so on. The sizes add up to N.
+    0, the next `sizes[1]` of group 1, and so on. The sizes add up to at most N; what y has in the rows
+    beyond them is undefined.
 
     On TPUs it is `jax.lax.ragged_dot`, for which their compiler has a kernel. XLA's compilers for CPUs
     and for NVIDIA's GPUs compute that as a product of all rows with all matrices, E times the work,
@@ -33,21 +37,26 @@ def grouped_product(
         w: the matrices, in the type of `x`.
         sizes: numbers of rows of the groups.
         platform: the devices that the program is compiled for; None for those of the process.
+        room: number of rows of `x` at its end that are of no group. With `ROOM` of them
+            (`zoo.layers.products_on_cpu`) a CPU makes no copy of the rows.
     """
     platform = Platform.here() if platform is None else platform
     if platform.name == "cpu":
-        return _by_blocks(x, w, sizes, _block_size(len(x), len(w), SMALLEST_BLOCK, LARGEST_BLOCK))
+        large, small = block_sizes(len(x) - room, len(w))
+        if room >= small:
+            return by_groups(x, w, sizes, (large, small))
+        return by_groups(jnp.pad(x, ((0, small), (0, 0))), w, sizes, (large, small))[: len(x)]
     if platform.capability is not None:
-        size = _block_size(len(x), len(w), SMALLEST_GPU_BLOCK, LARGEST_GPU_BLOCK)
+        size = _block_size(len(x), len(w))
         if 2 * len(x) * w.size > (len(x) // size + len(w)) * OPERATIONS_OF_A_TURN:
             return _by_blocks(x, w, sizes, size)
     return jax.lax.ragged_dot(x, w, sizes)
 
 
-def _block_size(rows: int, groups: int, smallest: int, largest: int) -> int:
+def _block_size(rows: int, groups: int) -> int:
     """Returns about a quarter of the mean size of a group: little of its last block is lost."""
-    size = smallest
-    while size < largest and 8 * size * groups <= rows:
+    size = SMALLEST_GPU_BLOCK
+    while size < LARGEST_GPU_BLOCK and 8 * size * groups <= rows:
         size *= 2
     return size
 

@@ -398,10 +398,10 @@ def _missing(params: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 
 def _replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns values with those that are given in their place, at any depth."""
-    return {
-        name: value if name not in given else _replaced(value, given[name]) if isinstance(value, Mapping) else given[name]
-        for name, value in values.items()
-    }
+    found = dict(values)
+    for name, value in given.items():
+        found[name] = _replaced(values[name], value) if isinstance(value, Mapping) else value
+    return found
 
 
 def _teacher_record(config: ResolvedConfig, constants: Constants) -> dict[str, Any] | None:

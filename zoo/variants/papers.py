@@ -63,6 +63,7 @@ PAPERS = (
         "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
         "arXiv:2405.04434",
     ),
+    Paper("DeepSeek-AI 2024b", "DeepSeek-V3 Technical Report", "arXiv:2412.19437"),
     Paper("Dehghani et al. 2019", "Universal Transformers", "arXiv:1807.03819"),
     Paper("Dehghani et al. 2023", "Scaling Vision Transformers to 22 Billion Parameters", "arXiv:2302.05442"),
     Paper(
@@ -152,6 +153,7 @@ PAPERS = (
     Paper("OLMo Team 2025", "2 OLMo 2 Furious", "arXiv:2501.00656"),
     Paper("OpenAI 2025", "gpt-oss-120b & gpt-oss-20b Model Card", "arXiv:2508.10925"),
     Paper("Ott et al. 2019", "fairseq: A Fast, Extensible Toolkit for Sequence Modeling", "arXiv:1904.01038"),
+    Paper("Muennighoff et al. 2024", "OLMoE: Open Mixture-of-Experts Language Models", "arXiv:2409.02060"),
     Paper(
         "Ou et al. 2024",
         "Your Absorbing Discrete Diffusion Secretly Models the Conditional Distributions of Clean Data",
@@ -186,6 +188,11 @@ PAPERS = (
         "Qiu et al. 2025",
         "Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free",
         "arXiv:2505.06708",
+    ),
+    Paper(
+        "Qwen Team 2024",
+        "Qwen1.5-MoE: Matching 7B Model Performance with 1/3 Activated Parameters",
+        "https://qwenlm.github.io/blog/qwen-moe/",
     ),
     Paper(
         "Qwen Team 2025",
@@ -280,6 +287,7 @@ PAPERS = (
     Paper("Zhang & Sennrich 2019", "Root Mean Square Layer Normalization", "arXiv:1910.07467"),
     Paper("Zhang et al. 2019", "Fixup Initialization: Residual Learning Without Normalization", "arXiv:1901.09321"),
     Paper("Zhang et al. 2022", "OPT: Open Pre-trained Transformer Language Models", "arXiv:2205.01068"),
+    Paper("Zhou et al. 2022", "Mixture-of-Experts with Expert Choice Routing", "arXiv:2202.09368"),
     Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
     Paper("Zhu et al. 2024", "Hyper-Connections", "arXiv:2409.19606"),
     Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),

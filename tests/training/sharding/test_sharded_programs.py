@@ -131,17 +131,17 @@ def test_tokens_travel_to_their_experts_and_gradients_of_experts_do_not(measured
     # numbers of rows; once in each layer.
     assignments = B * T * K // 8
     assert sent["all-to-all"] == LAYERS * 7 / 8 * (4 * 8 * -(-assignments * 5 // 4 // 8) * 4 * D + 4 * E)
-    # Of everything but the experts the gradients are added, as along the data axis.
-    others = 4 * (LAYERS * (4 * D * D + D * E) + V * D)
-    assert others * 2 * 7 / 8 < sent["all-reduce"] < 1.1 * others * 2 * 7 / 8
+    # Of everything but the experts the gradients are added, as along the data axis; those of the
+    # look-up and of the tied head apart. Biases and norms are the rest.
+    others = 4 * (LAYERS * (4 * D * D + D * E) + 2 * V * D)
+    assert sent["all-reduce"] == pytest.approx(2 * 7 / 8 * others, rel=0.02)
     assert set(sent) == {"all-to-all", "all-reduce"}
 
 
 @pytest.mark.promise(reason="programs for eight devices are compiled")
 def test_gradients_are_reduced_once_per_step(measured):
     assert all(
-        many["head_gradients"] == 0 or name.startswith(("decoder, tensor", "experts"))
-        for name, (many, _) in measured.items()
+        many["head_gradients"] == 0 or name.startswith("decoder, tensor") for name, (many, _) in measured.items()
     )
     # Along the data axis nothing is sent before the last part of the batch.
     assert measured["accumulation, data"][0]["wire"]["loop"] == 0

@@ -1,4 +1,4 @@
-"""Initialises a model from selected layers of another run, in any order, or with experts from one without."""
+"""Initialises a model from layers of another run: in any order, or with experts from dense ones."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Mixtures of experts that begin with the layers of a dense run (Komatsuzaki et al. 2022, section 3)."""
+"""Mixtures of experts that begin with layers of a dense run (Komatsuzaki et al. 2022, section 3)."""
 
 from collections.abc import Mapping
 from typing import Any

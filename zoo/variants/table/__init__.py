@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from zoo.config.kinds import KIND_TABLES
 from zoo.variants.table.architecture_variants import ARCHITECTURE_VARIANTS
 from zoo.variants.table.attention_variants import ATTENTION_VARIANTS
+from zoo.variants.table.expert_variants import EXPERT_VARIANTS
 from zoo.variants.table.feedforward_variants import FEEDFORWARD_AND_HEAD_VARIANTS
 from zoo.variants.table.head_variants import HEAD_VARIANTS
 from zoo.variants.table.norm_variants import NORM_VARIANTS
@@ -44,6 +45,7 @@ VARIANTS: list[Variant] = _by_part(
         *ATTENTION_VARIANTS,
         *HEAD_VARIANTS,
         *FEEDFORWARD_AND_HEAD_VARIANTS,
+        *EXPERT_VARIANTS,
         *ARCHITECTURE_VARIANTS,
         *TASK_VARIANTS,
     ]

@@ -1,0 +1,78 @@
+"""Variants of mixtures of experts: who chooses, by which scores, and with which weights."""
+
+from typing import Any
+
+from zoo.variants.variant import Variant
+
+PART = "feed-forward layer"
+ROUTING, MIXTURE = "zoo.layers.routing:route", "zoo.layers.experts:MixtureOfExperts"
+MOE: dict[str, Any] = {"model.ffn.kind": "moe"}
+
+EXPERT_VARIANTS: tuple[Variant, ...] = (
+    Variant(
+        "token-choice",
+        PART,
+        {"model.ffn.experts.choice": "tokens"},
+        needs=MOE,
+        source=ROUTING,
+        equation="Each token takes the k experts with the largest s_i + b_i; b is 0 without `experts.bias_rate`.",
+        paper="Shazeer et al. 2017, section 2.1",
+        details=("Experts may have unequal loads, which the balancing losses and the biases b counteract.",),
+    ),
+    Variant(
+        "expert-choice",
+        PART,
+        {"model.ffn.experts.choice": "experts"},
+        baseline="encoder",
+        needs=MOE | {"model.ffn.experts.renormalise": False},
+        source=MIXTURE,
+        equation="Expert i takes the k T / E tokens t of a row with the largest s_i(t); y_t = sum of s_i(t) E_i(x_t).",
+        paper="Zhou et al. 2022, section 3.2",
+        details=(
+            "All experts have the same load, and a token has any number of them, also none. Whether an expert takes a "
+            "token depends on later tokens, so a causal model is refused.",
+        ),
+    ),
+    Variant(
+        "softmax-scores",
+        PART,
+        {"model.ffn.experts.scores": "softmax"},
+        needs=MOE,
+        source="zoo.layers.routing:router_scores",
+        equation="s = softmax(x R) over the E experts, R [D, E].",
+        paper="Shazeer et al. 2017, eq. 2; Fedus et al. 2021, eq. 1",
+        details=("An expert's score falls when that of another rises.",),
+    ),
+    Variant(
+        "sigmoid-scores",
+        PART,
+        {"model.ffn.experts.scores": "sigmoid"},
+        needs=MOE,
+        source="zoo.layers.routing:router_scores",
+        equation="s_i = sigmoid((x R)_i), R [D, E], of each expert by itself.",
+        paper="DeepSeek-AI 2024b, eq. 15 (DeepSeek-V3)",
+        details=(
+            "Scores do not compete; with `experts.renormalise` the weights of the chosen experts still sum to 1.",
+        ),
+    ),
+    Variant(
+        "raw-gates",
+        PART,
+        {"model.ffn.experts.renormalise": False},
+        needs=MOE,
+        source=ROUTING,
+        equation="y = sum over the chosen i of s_i E_i(x), with weights that do not sum to 1.",
+        paper="Fedus et al. 2021, section 2.1; Muennighoff et al. 2024 (OLMoE)",
+        details=("Switched off: the division of the weights by their sum (Mixtral, Qwen 3, DeepSeek V3).",),
+    ),
+    Variant(
+        "gated-shared-expert",
+        PART,
+        {"model.ffn.experts.shared_gate": True},
+        needs=MOE | {"model.ffn.experts.shared_dim": 1024},
+        source=MIXTURE,
+        equation="y = sum over the chosen i of g_i E_i(x) + sigmoid(x v) S(x), v [D].",
+        paper="Qwen Team 2024 (Qwen1.5-MoE)",
+        details=("The shared expert S of DeepSeek's models has weight 1.",),
+    ),
+)
