@@ -3,18 +3,23 @@ causal and in both directions, and layers with a state.
 
     python benchmarks/linear_attention.py
     python benchmarks/linear_attention.py --only 'gated delta' 'full, causal' --lengths 1024,2048,4096,8192
+    python benchmarks/linear_attention.py --only 'gated delta' 'window, causal' 'full, causal' --set model.dim=32 \\
+        --set model.num_layers=1 --lengths 1024,4096,16384,32768 --longest 2 --processor-time --foreign 1
 
 One row through a model of 2 layers, width 128, 4 heads, RoPE, float32: forward and backward pass,
 up to the hidden states. All variants of a length are compiled side by side in one process and take
 turns, so that what else the machine does falls on all of them. A turn in which other processes used
-more than `--foreign` of the machine's processor time is thrown away. Printed are the median of the
+more than `--foreign` of the machine's processor time is thrown away. With `--processor-time` seconds
+are those of all processors that the process used, which other work changes less. Printed are the median of the
 turns, what the compiled program needs beside its inputs and outputs, and both relative to the
-length before: 2 is linear where the length doubles, 4 quadratic. The last lines fit time and memory by
-a power of the length, without the shortest of more than two lengths: 1 is linear, 2 quadratic.
+length before: 2 is linear where the length doubles, 4 quadratic. A variant whose pass took longer than
+`--longest` seconds is left out of longer rows. The last lines fit time and memory by a power of the
+length, without the shortest of more than two lengths: 1 is linear, 2 quadratic.
 """
 
 import argparse
 import statistics
+import time
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +42,9 @@ STATES = {"gated delta": "gated_delta", "kimi delta": "kimi_delta", "gated linea
 VARIANTS |= {name: {"model.attention.kind": kind, "model.position.kind": "none"} for name, kind in STATES.items()}
 
 
-def compiled(overrides: dict, length: int, sets: list[str]):
+def compiled(overrides: dict, length: int, sets: list[str], processor_time: bool):
     """Returns a function that runs forward and backward pass once and waits for it, and its bytes
-    of temporary memory.
+    of temporary memory. The function returns the seconds of processors if they are asked for.
     """
     given = configs.parse_overrides([f"--config.{text}" for text in sets])
     config = configs.resolve(
@@ -56,14 +61,18 @@ def compiled(overrides: dict, length: int, sets: list[str]):
 
     program = jax.jit(jax.value_and_grad(loss)).lower(params, stats, tokens).compile()
 
-    def run() -> None:
+    def run() -> float | None:
+        began = time.process_time()
         jax.block_until_ready(program(params, stats, tokens))
+        return time.process_time() - began if processor_time else None
 
     return run, program.memory_analysis().temp_size_in_bytes
 
 
 def exponent(lengths: list[int], sizes: list[float]) -> float:
-    """Returns the p of the least-squares fit of log size by p log length."""
+    """Returns the p of the least-squares fit of log size by p log length, without the first of more
+    than two lengths.
+    """
     first = 1 if len(lengths) > 2 else 0
     return float(np.polyfit(np.log(lengths[first:]), np.log(sizes[first:]), 1)[0])
 
@@ -84,16 +93,25 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a config field of all variants"
     )
+    parser.add_argument("--processor-time", action="store_true", help="seconds of processors, not of the clock")
+    parser.add_argument(
+        "--longest", type=float, default=float("inf"), metavar="SECONDS", help="of a pass, for longer rows to follow"
+    )
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="variants, all by default")
     arguments = parser.parse_args()
     settings = Settings(arguments.rounds, arguments.steps, arguments.foreign)
     before: dict[str, tuple[float, float]] = {}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in arguments.only}
+    running = set(found)
     print(f"{'tokens':>6s} {'attention':27s} {'ms':>8s} {'ratio':>6s} {'MiB':>8s} {'ratio':>6s}")
     for length in arguments.lengths:
         built = {
-            name: compiled(overrides, length, arguments.set) for name, overrides in VARIANTS.items() if name in found
+            name: compiled(overrides, length, arguments.set, arguments.processor_time)
+            for name, overrides in VARIANTS.items()
+            if name in running
         }
+        if not built:
+            break
         times = take_turns({name: run for name, (run, _) in built.items()}, settings)
         for name, (_, memory) in built.items():
             now = statistics.median(times[name]), memory / 2**20
@@ -101,12 +119,18 @@ def main() -> None:
                 [f"{x / y:6.2f}" for x, y in zip(now, before[name], strict=True)] if name in before else [" " * 6] * 2
             )
             before[name] = now
+            if now[0] > 1000 * arguments.longest:
+                running.discard(name)
             found[name].append(now)
             print(f"{length:6d} {name:27s} {now[0]:8.1f} {ratios[0]} {now[1]:8.1f} {ratios[1]}", flush=True)
-    if len(arguments.lengths) > 1:
-        for name, sizes in found.items():
-            time, memory = (exponent(arguments.lengths, list(column)) for column in zip(*sizes, strict=True))
-            print(f"{name:27s} time grows with length^{time:.2f}, memory with length^{memory:.2f}")
+    for name, sizes in found.items():
+        if len(sizes) > 1:
+            lengths = arguments.lengths[: len(sizes)]
+            seconds, memory = (exponent(lengths, list(column)) for column in zip(*sizes, strict=True))
+            print(
+                f"{name:27s} up to {lengths[-1]:5d} tokens, time grows with length^{seconds:.2f}, memory with "
+                f"length^{memory:.2f}"
+            )
 
 
 if __name__ == "__main__":

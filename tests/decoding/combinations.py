@@ -68,6 +68,8 @@ DECODERS = {
     "delta rule without convolutions": {"model.attention.kind": "delta", "model.attention.convolution_width": 0},
     "gated delta rule": {"model.attention.kind": "gated_delta", "model.attention.key_heads": 2, "model.attention.value_dim": 3,
                          "model.attention.negative_eigenvalues": True},
+    "HGRN-2": {"model.attention.kind": "hgrn2"},
+    "lightning attention": {"model.attention.kind": "lightning"},
     "gated delta rule with decays of elements": {"model.attention.kind": "kimi_delta"},
     "state space model": {"model.attention.kind": "mamba2", "model.attention.key_heads": 2},
     "gated convolutions": {"model.attention.kind": "gated_convolution"},

@@ -72,6 +72,8 @@ MODELS = {
         "model.init.std": 0.01, "model.position.offset": 3, "model.head.bias": True},
     "x0 shortcut, dyt, xielu": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.embedding.norm": True,
         "model.num_layers": 3, "model.scan_layers": True, "model.ffn.kind": "xielu"},
+    "lightning attention, by depth": {
+        "model.attention.kind": "lightning", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone": {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto", "model.norm.placement": "sandwich", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone in some layers": {
         "model.num_layers": 3, "model.layers.pattern": ("alone", "both"), "model.layers.kinds.alone.ffn.kind": "none",

@@ -11,8 +11,9 @@ ROPE, RELATIVE, KERNELS = (
 )
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 LATENT = "zoo/layers/attention/latent_attention.py"
-RECURRENCE, STATES, DELTA = (
-    f"zoo/layers/attention/{name}.py" for name in ("linear_recurrence", "gated_linear_recurrence", "gated_delta")
+RECURRENCE, STATES, DELTA, LINEAR = (
+    f"zoo/layers/attention/{name}.py"
+    for name in ("linear_recurrence", "gated_linear_recurrence", "gated_delta", "gated_linear_attention")
 )
 RECURRENCE_TESTS = ("tests/layers/attention/test_linear_recurrence.py",)
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
@@ -160,8 +161,8 @@ MUTANTS = (
     Mutant(
         "recurrence: padding decays the state",
         STATES,
-        "log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)",
-        "log_decay = self.log_decay(gated)",
+        "log_decay = jnp.where(filled[..., None], log_decay, 0)",
+        "log_decay = jnp.where(True, log_decay, 0)",
         RECURRENCE_TESTS,
     ),
     Mutant(
@@ -169,6 +170,20 @@ MUTANTS = (
         STATES,
         "wide = jnp.promote_types(x.dtype, jnp.float32)",
         "wide = x.dtype",
+        RECURRENCE_TESTS,
+    ),
+    Mutant(
+        "lightning attention: decays do not depend on depth",
+        LINEAR,
+        "slopes = slopes * (1 - index / (self.num_layers - 1 + 1e-5) + 1e-5)",
+        "slopes = slopes * (1 + 1e-5)",
+        RECURRENCE_TESTS,
+    ),
+    Mutant(
+        "HGRN-2: keys are the forget gates",
+        LINEAR,
+        "return jax.nn.silu(q) * q.shape[-1] ** -0.5, jax.nn.sigmoid(-k)",
+        "return jax.nn.silu(q) * q.shape[-1] ** -0.5, jax.nn.sigmoid(k)",
         RECURRENCE_TESTS,
     ),
     Mutant(

@@ -336,7 +336,7 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
     position terms. The `number` of the layer counts from 1.
     """
     if config.attention.kind in KINDS:
-        return recurrent_layer(config, params, x, rows)
+        return recurrent_layer(config, params, x, rows, number)
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
         if cross:

@@ -5,7 +5,10 @@ Nothing here comes from `zoo`.
 
 import numpy as np
 
-KINDS = ("linear", "retnet", "gated_linear", "delta", "gated_delta", "kimi_delta", "mamba2", "gated_convolution")
+KINDS = (
+    "linear", "retnet", "gated_linear", "hgrn2", "lightning", "delta", "gated_delta", "kimi_delta", "mamba2",
+    "gated_convolution",
+)  # fmt: skip
 NUMBER = ("num_heads", "key_heads", "head_dim", "value_dim")
 
 
@@ -34,12 +37,18 @@ def short(params, x, positions, documents, activation=silu):
     return activation(out + params.get("bias", 0.0))
 
 
-def decays(config, params, x):
-    """a of one token, [H, K]."""
-    H, _, K, _ = (config.attention[name] for name in NUMBER)
+def decays(config, params, x, number):
+    """a of one token in the layer of this number, from 1, [H, K]."""
+    H, G, K, _ = (config.attention[name] for name in NUMBER)
     kind = config.attention.kind
     if kind == "retnet":
         return np.repeat(1 - 2.0 ** (-5 - np.arange(H)), K).reshape(H, K)
+    if kind == "lightning":
+        # MiniMax 2025: the slopes of ALiBi, which fall to almost 0 from the first to the last layer.
+        depth = 1 - (number - 1) / (config.num_layers - 1 + 1e-5) + 1e-5
+        return np.repeat([np.exp(-depth * 2 ** (-8 * (h + 1) / H)) for h in range(H)], K).reshape(H, K)
+    if kind == "hgrn2":
+        return np.repeat(sigmoid(x @ params["key"]["kernel"]).reshape(G, K), H // G, axis=0)
     if kind == "gated_linear":
         scores = x @ params["decay_down"]["kernel"] @ params["decay_up"]["kernel"] + params["decay_bias"]
         return sigmoid(scores).reshape(H, K) ** (1 / 16)
@@ -68,8 +77,10 @@ def features(config, q, k):
     kind = config.attention.kind
     if kind == "linear":
         return np.where(q > 0, q + 1, np.exp(q)), np.where(k > 0, k + 1, np.exp(k))
-    if kind == "mamba2":
+    if kind in ("mamba2", "lightning"):
         return q, k
+    if kind == "hgrn2":
+        q, k = silu(q), 1 - sigmoid(k)
     if "delta" in kind:
         q, k = (y / np.sqrt((y**2).sum(axis=-1, keepdims=True) + 1e-6) for y in (q, k))
     return q / np.sqrt(config.attention.head_dim), k
@@ -83,6 +94,9 @@ def output(config, params, y, x, v):
     if kind == "mamba2":
         gated = (y + params["skip"][:, None] * v).reshape(T, -1) * silu(x @ params["gate"]["kernel"])
         return rms(gated, params["scale"], epsilon)
+    if kind in ("hgrn2", "lightning"):
+        normed = rms(y.reshape(T, -1), params["scale"], epsilon)
+        return normed if kind == "hgrn2" else normed * sigmoid(x @ params["gate"]["kernel"])
     y = rms(y, params["scale"], epsilon)
     if kind == "kimi_delta":
         scores = x @ params["gate_down"]["kernel"] @ params["gate_up"]["kernel"] + params["gate_up"]["bias"]
@@ -92,8 +106,8 @@ def output(config, params, y, x, v):
     return y.reshape(T, -1)
 
 
-def recurrent_row(config, params, x, positions, documents):
-    """One row of tokens, [T, D] to [T, D]."""
+def recurrent_row(config, params, x, positions, documents, number=1):
+    """One row of tokens, [T, D] to [T, D], in the layer of this number, from 1."""
     if config.attention.kind == "gated_convolution":
         gated = (x @ params["input_gate"]["kernel"]) * (x @ params["value"]["kernel"])
         mixed = short(params["convolution"], gated, positions, documents, lambda y: y)
@@ -105,6 +119,8 @@ def recurrent_row(config, params, x, positions, documents):
         )
         for name, n in (("query", G), ("key", G), ("value", H))
     )
+    if config.attention.kind == "lightning":
+        q, k, v = silu(q), silu(k), silu(v)
     q, k = features(config, q, k)
     y, state, weights = np.zeros((len(x), H, V)), np.zeros((H, K, V)), np.zeros((H, K))
     for t in range(len(x)):
@@ -112,7 +128,7 @@ def recurrent_row(config, params, x, positions, documents):
             continue
         if t and documents is not None and documents[t] != documents[t - 1]:
             state, weights = np.zeros_like(state), np.zeros_like(weights)
-        a, b = decays(config, params, x[t]), rates(config, params, x[t])
+        a, b = decays(config, params, x[t], number), rates(config, params, x[t])
         for h in range(H):
             key, query = k[t, h * G // H], q[t, h * G // H]
             state[h] *= a[h][:, None]
@@ -125,11 +141,11 @@ def recurrent_row(config, params, x, positions, documents):
     return output(config, params, y, x, v) @ params["output"]["kernel"]
 
 
-def recurrent_layer(config, params, x, rows):
+def recurrent_layer(config, params, x, rows, number=1):
     """A mixer with a state, [B, T, D] to [B, T, D]."""
     return np.stack(
         [
-            recurrent_row(config, params, x[b], places, None if rows.documents is None else rows.documents[b])
+            recurrent_row(config, params, x[b], places, None if rows.documents is None else rows.documents[b], number)
             for b, places in enumerate(rows.positions)
         ]
     )

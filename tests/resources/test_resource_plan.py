@@ -114,6 +114,26 @@ def test_tokens_flops_and_time_are_summed_over_stages(monkeypatch):
     assert "attention    einsum (all layers), not fused: float32 activations" in as_lines(plan)
 
 
+def test_a_plan_says_what_decoding_keeps(monkeypatch):
+    monkeypatch.setattr(resource_plan, "measure", lambda config, devices: Measured(0.0, {}, {}, (), ()))
+
+    def line(changes):
+        plan = make_plan(configs.resolve(configs.override(configs.default(), SHALLOW | changes)))
+        return next((line for line in as_lines(plan) if line.startswith("decoding")), None)
+
+    state = {"model.layers.kinds.state.attention.kind": "gated_delta", "model.layers.kinds.full.attention.kind": "softmax"}
+    hybrid = state | {"model.layers.pattern": ("state", "full"), "model.position.kind": "none"}
+    # A layer of keys and values, 2 x 64 numbers; 8 matrices of 8 x 8, and 3 tokens before each convolution.
+    matrices, convolutions = 4 * 8 * 8 * 8, 4 * 3 * 3 * 64
+    texts = f"{matrices + convolutions:,} bytes of each text, whatever its length"
+    assert line({}) == "decoding     keeps 1,024 bytes of each token"
+    assert line(hybrid) == f"decoding     keeps 512 bytes of each token and {texts}"
+    assert line(hybrid | {"model.layers.pattern": ("state",)}) == f"decoding     keeps {2 * matrices + 2 * convolutions:,} " + (
+        texts.partition(" ")[2]
+    )
+    assert line({"model.architecture": "encoder", "objective.kind": "masked"}) is None
+
+
 @pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError, NotImplementedError])
 def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch, error):
     def measure(config, devices):

@@ -124,6 +124,7 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
         ),
         f"batch        {whole.tokens:,} tokens in {plan.parts} part{'s' * (plan.parts > 1)}",
         *(f"attention    {line}" for line in plan.attention),
+        *_decoding_lines(plan),
         "",
         "memory of a device" + _of_stage(plan, plan.largest),
         f"  state        {gib(plan.state):>14s}   parameters and optimizer, exact",
@@ -142,6 +143,16 @@ def as_lines(plan: "ResourcePlan") -> list[str]:
         "  nothing" if whole.measured.complete else "  unknown: the compiler ends where the memory does"
     ]
     return [*lines, *_time_lines(plan), *(f"\nwarning: {warning}" for warning in plan.warnings)]
+
+
+def _decoding_lines(plan: "ResourcePlan") -> list[str]:
+    """Returns what a decoder's cache keeps; nothing for models that cache nothing."""
+    if plan.cached_bytes is None:
+        return []
+    tokens = plan.cached_bytes if isinstance(plan.cached_bytes, dict) else {"": plan.cached_bytes}
+    kept = [f"{size:,} bytes of each token{f' of the {side}' if side else ''}" for side, size in tokens.items() if size]
+    kept += [f"{plan.state_bytes:,} bytes of each text, whatever its length"] if plan.state_bytes else []
+    return [f"decoding     keeps {' and '.join(kept) or 'nothing'}"]
 
 
 def _of_stage(plan: "ResourcePlan", stage: "Stage") -> str:

@@ -22,6 +22,7 @@ from zoo.layers.activation_sharding import BATCH_AXES
 from zoo.layers.attention.kernels import fused, splash
 from zoo.layers.platform import Platform
 from zoo.models import cost
+from zoo.models.model_sizes import Size, model_sizes
 from zoo.nested import flatten, unflatten
 from zoo.objectives.attention_kernels import attention_kernels, kernel_lines
 from zoo.objectives.token_chunks import chunk_tokens, default_chunk_tokens
@@ -114,6 +115,7 @@ class ResourcePlan:
         active_parameters: number of parameters that are applied to a token; None without experts.
         attention: the kernel of each kind of layers on the device, and why it is not the fused one, as
             a run's first lines say it.
+        cached_bytes, state_bytes: what a decoder keeps of a token and of a text, see `ModelSizes`.
     """
 
     devices: int
@@ -128,6 +130,8 @@ class ResourcePlan:
     warnings: tuple[str, ...]
     active_parameters: int | None = None
     attention: tuple[str, ...] = ()
+    cached_bytes: Size = None
+    state_bytes: Size = None
 
     @property
     def whole(self) -> Stage:
@@ -245,7 +249,7 @@ def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device],
     program = abstract_program(config, devices)
     mesh, kind = program.mesh, None if device is None else DEVICES[device]
     parts, state = accumulation_parts(config, data_parallel_size(mesh)), bytes_on_a_device(program.abstract_state)
-    parameters = cost.summary(config).parameters
+    parameters, sizes = cost.summary(config).parameters, model_sizes(config)
     stages = tuple(_stage(config, shape, kind, parts, state, devices) for shape in batch_shapes(config))
     return ResourcePlan(
         devices=mesh.size,
@@ -259,6 +263,8 @@ def _plan(config: ResolvedConfig, device: str | None, devices: list[jax.Device],
         stages=stages,
         warnings=tuple(warnings(config, mesh, stages[-1].measured)),
         active_parameters=parameters.get("active"),
+        cached_bytes=sizes.cached_bytes,
+        state_bytes=sizes.state_bytes,
     )
 
 

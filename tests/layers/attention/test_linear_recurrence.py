@@ -234,6 +234,14 @@ def test_state_is_float32_in_bfloat16_models_and_as_large_as_counted(kind):
     assert ATTENTION_KINDS.code_of(kind).cached_numbers(config) == 0
 
 
+def test_lightning_attention_forgets_less_in_later_layers():
+    module = make_attention(tiny({KIND: "lightning", "model.num_layers": 3, "model.attention.num_heads": 2}).model)
+    x = np.zeros((1, 1, D), np.float32)
+    for index, share in ((0, 1 + 1e-5), (1, 0.5 + 1e-5), (2, 1.5e-5)):
+        decays = module.log_decay(x, None, Context(jnp.zeros((1, 1), jnp.int32), layer_index=index))
+        np.testing.assert_allclose(decays.ravel(), -share * np.array([1 / 16, 1 / 256]), rtol=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["retnet", "mamba2"])
 def test_padding_after_a_prompt_changes_no_state(kind):
     config = tiny({KIND: kind}).model

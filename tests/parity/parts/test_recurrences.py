@@ -1,6 +1,8 @@
-"""Mixers with a state against layers of transformers: Qwen3-Next's Gated DeltaNet, Mamba-2 and the
-convolution of LFM2, and both forms of the gated delta rule against theirs.
+"""Mixers with a state against layers of transformers: Qwen3-Next's Gated DeltaNet, Mamba-2, MiniMax's
+lightning attention and the convolution of LFM2, and both forms of the gated delta rule against theirs.
 """
+
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 import transformers
 from transformers.models.lfm2 import modeling_lfm2 as lfm2
 from transformers.models.mamba2 import modeling_mamba2 as mamba2
+from transformers.models.minimax import modeling_minimax as minimax
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 
 from tests.parity.harness import relative_difference
@@ -23,6 +26,7 @@ from tests.support.comparisons import note
 from zoo.interop.families.decoders.lfm2 import convolution_rules
 from zoo.interop.families.decoders.mamba2 import mixer_rules
 from zoo.interop.families.decoders.qwen3_next import gated_delta_rules
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, fused_linear, linear
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.gated_linear_recurrence import unit_length
 from zoo.layers.attention.linear_recurrence import Tokens, by_chunks, token_by_token
@@ -61,6 +65,23 @@ def state_space():
     return ours, mamba2.Mamba2Mixer(config, 0), mixer_rules(ours, "")
 
 
+def lightning():
+    """Returns the same for the second of three layers of lightning attention."""
+    config = minimax.MiniMaxConfig(hidden_size=D, num_attention_heads=H, num_hidden_layers=3, block_size=8)
+    ours = settings(
+        {"model.attention.kind": "lightning", "model.attention.head_dim": K, "model.num_layers": 3, **SMALL}
+    )
+    config.head_dim = K
+    rules = [
+        *fused_linear(("query", "key", "value"), "qkv_proj", (H * K,) * 3, bias=False, groups=H),
+        Rule("norm.weight", ("scale",)),
+        *linear("gate", "output_gate", bias=False),
+        *linear("output", "out_proj", bias=False),
+        IgnoredTensors(r"(slope_rate|\w+_decay)"),
+    ]
+    return ours, minimax.MiniMaxLightningAttention(config, 1), rules
+
+
 def convolution():
     """Returns the same for LFM2."""
     config = lfm2.Lfm2Config(hidden_size=D, conv_L_cache=3, conv_bias=False)
@@ -68,14 +89,21 @@ def convolution():
     return ours, lfm2.Lfm2ShortConv(config, 0), convolution_rules(ours, "")
 
 
-LAYERS = {"Qwen3NextGatedDeltaNet": gated_delta, "Mamba2Mixer": state_space, "Lfm2ShortConv": convolution}
+LAYERS = {"Qwen3NextGatedDeltaNet": gated_delta, "Mamba2Mixer": state_space, "Lfm2ShortConv": convolution,
+          "MiniMaxLightningAttention": lightning}  # fmt: skip
 
 
 def differences(name):
     """Returns the differences of the output and of the gradients of a layer."""
     config, layer, rules = LAYERS[name]()
     fill(layer.eval())
-    return layer_differences(make_attention(config), counting(T), layer, layer, rules, (B, T, D))
+    context = replace(counting(T), layer_index=1, depth=config.num_layers)
+
+    def run(x):
+        # Lightning attention also returns its last state.
+        return layer(x, None, None)[0] if name.startswith("MiniMax") else layer(x)
+
+    return layer_differences(make_attention(config), context, layer, run, rules, (B, T, D))
 
 
 def measure():

@@ -54,6 +54,18 @@ EXPERTS = WITHOUT_DROPOUT | {
     "model.ffn.experts.sequence_balance_weight": 0.01,
     "model.ffn.experts.shared_dim": 8,
 }
+# States of heads that are on different devices, beside a layer of attention.
+HYBRID = WITHOUT_DROPOUT | {
+    "model.attention.num_kv_heads": 4,
+    "model.num_layers": 3,
+    "model.position.kind": "none",
+    "model.layers.pattern": ("delta", "mamba", "full"),
+    "model.layers.kinds.delta.attention.kind": "gated_delta",
+    "model.layers.kinds.mamba.attention.kind": "mamba2",
+    "model.layers.kinds.mamba.ffn.kind": "none",
+    "model.layers.kinds.full.attention.kind": "softmax",
+    "data.isolate_documents": True,
+}
 # Numbers that apply to the whole model or, as defaults, to groups of parameters.
 CLIPPED = LENGTHS | {"optimizer.clip_norm": 0.5, "optimizer.weight_decay": 0.1}
 # Groups by role, by the axes that devices divide, and by path, besides the group of the rest. Two
@@ -81,6 +93,7 @@ CASES = {
     "differential attention": (WITHOUT_DROPOUT | {"model.attention.kind": "differential"}, MESH),
     "latent attention": (WITHOUT_DROPOUT | {"model.attention.kind": "latent", "model.attention.num_kv_heads": 4}, MESH),
     "masked diffusion": (DIFFUSION, MESH),
+    "layers with a state": (HYBRID, MESH),
     "mixture of experts": (EXPERTS, MESH | {"training.accumulation_steps": 2}),
     "experts on their own devices": (EXPERTS, MESH | {"mesh.expert": 2}),
     "experts on their own devices, accumulated": (

@@ -120,6 +120,32 @@ STATE_KINDS = (
     ),
     Kind(
         KIND,
+        "hgrn2",
+        "linear attention whose forget gate of each element is also its key, 1 - f (HGRN-2, Qin et al. 2024)",
+        _STATE,
+        derive=_derive_state,
+        problems=_state_problems,
+        code="zoo.layers.attention.gated_linear_attention:HGRN2",
+        description=Description(
+            details=("The paper has heads of 128 elements, and bounds of the gates that rise with the layer.",),
+            synonyms=("hgrn-2",),
+        ),
+    ),
+    Kind(
+        KIND,
+        "lightning",
+        "linear attention with a constant decay of each head and layer, normed and gated (MiniMax 2025)",
+        _STATE,
+        derive=_derive_state,
+        problems=_state_problems,
+        code="zoo.layers.attention.gated_linear_attention:LightningAttention",
+        description=Description(
+            name="lightning-attention",
+            details=("MiniMax-01 has seven such layers before each layer of softmax attention.",),
+        ),
+    ),
+    Kind(
+        KIND,
         "delta",
         "linear attention whose state is corrected by the delta rule (DeltaNet, Schlag et al. 2021)",
         _STATE | {"delta", "convolved"},

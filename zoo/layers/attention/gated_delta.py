@@ -66,8 +66,11 @@ class GatedDeltaNet(DeltaNet):
         self.step = StepSize(H, 1, (1e-4, 16.0))
         self.gate = Linear(config.dim, H * V, ("embed", "heads"), False, initializer, heads=H)
 
-    def log_decay(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H 1"]:
+    def log_decay(
+        self, x: Float[Array, "B T D"], k: Float[Array, "B T G K"], context: Context
+    ) -> Float[Array, "B T H 1"]:
         """Returns ln a."""
+        del k, context
         return self.step.log_decay(self.decay_gate(x))
 
     def merge(
@@ -97,8 +100,11 @@ class KimiDeltaAttention(DeltaNet):
         self.gate_down = Linear(config.dim, r, ("embed", None), False, initializer)
         self.gate_up = Linear(r, H * V, (None, "heads"), True, initializer, heads=H)
 
-    def log_decay(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H K"]:
+    def log_decay(
+        self, x: Float[Array, "B T D"], k: Float[Array, "B T G K"], context: Context
+    ) -> Float[Array, "B T H K"]:
         """Returns ln a of all elements."""
+        del k, context
         return self.step.log_decay(self.decay_up(self.decay_down(x)))
 
     def merge(

@@ -85,12 +85,12 @@ class GatedLinearRecurrence(TokenMixer):
         """Returns what the tokens do with the states of all heads; padding does nothing."""
         wide = jnp.promote_types(x.dtype, jnp.float32)
         q, k, v = (array.astype(wide) for array in (q, k, v))
+        gated, log_decay = x.astype(wide), self.log_decay(x.astype(wide), k, context)
         q, k = (jnp.repeat(each, v.shape[2] // q.shape[2], axis=2) for each in self.features(q, k, context))
         if self.normaliser:
             v = jnp.concatenate([v, jnp.ones((*v.shape[:3], 1), wide)], axis=-1)
-        gated = x.astype(wide)
         filled = jnp.broadcast_to(context.positions >= 0, x.shape[:2])[..., None]
-        log_decay = jnp.where(filled[..., None], self.log_decay(gated), 0)
+        log_decay = jnp.where(filled[..., None], log_decay, 0)
         rate = jnp.where(filled, self.rate(gated), 0)
         by_head = (jnp.swapaxes(array, 1, 2) for array in (q, k, v, log_decay, rate))
         return Tokens(*by_head, _document_starts(context, *x.shape[:2]))
@@ -104,8 +104,17 @@ class GatedLinearRecurrence(TokenMixer):
         del context
         return q * q.shape[-1] ** -0.5, k
 
-    def log_decay(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H E"]:
-        """Returns ln a of the tokens, with E = 1 or K; by default 0, no decay."""
+    def log_decay(
+        self, x: Float[Array, "B T D"], k: Float[Array, "B T G K"], context: Context
+    ) -> Float[Array, "B T H E"]:
+        """Returns ln a of the tokens, with E = 1 or K; by default 0, no decay.
+
+        Args:
+            x: the input of the layer.
+            k: the keys, before `features`.
+            context: structure of the sequence.
+        """
+        del k, context
         return jnp.zeros((*x.shape[:2], self.config.num_heads, 1), x.dtype)
 
     def rate(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H"]:

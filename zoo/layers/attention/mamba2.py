@@ -41,8 +41,11 @@ class Mamba2(GatedLinearRecurrence):
         del context
         return q, k
 
-    def log_decay(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H 1"]:
+    def log_decay(
+        self, x: Float[Array, "B T D"], k: Float[Array, "B T G K"], context: Context
+    ) -> Float[Array, "B T H 1"]:
         """Returns -exp(A) s."""
+        del k, context
         return self.step.log_decay(self.step_size(x))
 
     def rate(self, x: Float[Array, "B T D"]) -> Float[Array, "B T H"]:
