@@ -34,6 +34,15 @@ def test_a_batch_norm_mixes_tokens_and_rows_in_training():
     assert "another row, slot 0 of row 1: in training the output changes with it" in padding.reason
 
 
+@pytest.mark.promise(reason="training steps are compiled")
+def test_updates_may_differ_by_what_rounding_of_the_parameters_does(monkeypatch):
+    monkeypatch.setattr("zoo.checks.training_steps.TOLERANCE", 1e-12)
+    outcome = found("model.norm.kind", "none", "accumulation")
+    assert outcome.state == PASS, outcome
+    monkeypatch.setattr("zoo.checks.training_steps.OF_ROUNDING", 1e-6)
+    assert found("model.norm.kind", "none", "accumulation").state == FAIL
+
+
 @pytest.mark.promise(reason="gradients of several models are compiled")
 def test_a_model_that_amplifies_rounding_is_compared_with_its_rounding():
     outcome = found("model.attention.kind", "mamba2", "bfloat16")
