@@ -35,7 +35,7 @@ PROPORTIONAL = {"optimizer.epsilon": 1.0, "optimizer.learning_rate": 0.5}
 TOLERANCE, OF_MOMENTS = 2e-4, 2e-3
 # A model without norms amplifies it more: differences of this many times what the rounding of its
 # parameters makes are rounding too, up to a share that no other cause stays below.
-OF_ROUNDING, LARGEST = 10, 2e-3
+OF_ROUNDING, LARGEST = 10, 1e-2
 ROUNDING, SHAKES = 2.0**-24, 2
 
 
