@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.building import by_default
 from zoo.checks import Subject
-from zoo.checks.check import FAIL, PASS, few_optimisations, outcome_of
+from zoo.checks.check import FAIL, NOT_APPLICABLE, PASS, few_optimisations, outcome_of
 from zoo.checks.structure import LAYERS
 from zoo.config.kinds import KIND_TABLES
 
@@ -23,6 +23,17 @@ def test_layers_run_alone(path, name):
     outcome = found(path, name, "shapes")
     assert outcome.state == PASS, outcome
     assert "in float32 and bfloat16" in outcome.reason
+
+
+def test_objectives_are_checked_in_the_models_that_they_train():
+    objectives = KIND_TABLES["objective.kind"].by_name
+    architectures = {name: Subject.of(kind).architecture for name, kind in objectives.items() if name != "bidirectional"}
+    assert architectures["causal"] == architectures["classification"] == "decoder"
+    assert architectures["masked"] == architectures["replaced_tokens"] == "encoder"
+    assert architectures["span"] == architectures["translation"] == "encoder_decoder"
+    labelled = found("objective.kind", "classification", "gradients")
+    assert labelled.state == NOT_APPLICABLE
+    assert "bytes have no labels" in labelled.reason
 
 
 def test_a_batch_norm_mixes_tokens_and_rows_in_training():
