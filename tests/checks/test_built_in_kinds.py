@@ -27,7 +27,9 @@ def test_layers_run_alone(path, name):
 
 def test_objectives_are_checked_in_the_models_that_they_train():
     objectives = KIND_TABLES["objective.kind"].by_name
-    architectures = {name: Subject.of(kind).architecture for name, kind in objectives.items() if name != "bidirectional"}
+    architectures = {
+        name: Subject.of(kind).architecture for name, kind in objectives.items() if name != "bidirectional"
+    }
     assert architectures["causal"] == architectures["classification"] == "decoder"
     assert architectures["masked"] == architectures["replaced_tokens"] == "encoder"
     assert architectures["span"] == architectures["translation"] == "encoder_decoder"
