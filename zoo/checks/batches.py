@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from zoo.checks.outcome import NotApplicable
 from zoo.config import ResolvedConfig
+from zoo.config.fields import TASKS
 from zoo.data.rows.corruption import make_corruption
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 
@@ -31,7 +33,12 @@ def batch_of(config: ResolvedConfig, last_empty: bool = True) -> dict[str, Any]:
         config: the resolved config.
         last_empty: whether the last row has no token. Terms that layers add to the loss are averaged
             over rows, and such a row, which no training batch has, would count in some parts of it.
+
+    Raises:
+        NotApplicable: the objective reads labelled data.
     """
+    if config.objective.kind in TASKS:
+        raise NotApplicable(f"objective.kind={config.objective.kind} reads labelled data, and bytes have no labels")
     T = config.data.sequence_length
     tokens = ragged_rows(config.data.batch_size, T + 1, last_empty)
     if config.objective.kind == "translation":

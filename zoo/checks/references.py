@@ -8,11 +8,10 @@ import numpy as np
 
 from zoo.checks.outcome import NotApplicable, require_close
 from zoo.checks.small_models import compiled, random_statistics, random_values, together, with_values
-from zoo.checks.structure import LAYERS
+from zoo.checks.structure import LAYERS, first_layer_context
 from zoo.checks.subject import Subject, T
 from zoo.checks.visibility import LENGTHS
 from zoo.config.kinds import OPTIMIZER_KINDS, SCHEDULE_KINDS
-from zoo.layers.context import Context
 from zoo.models.functional import ParameterTraits
 from zoo.nested import flatten
 from zoo.training.optimization.schedules import ScheduleStep
@@ -35,12 +34,12 @@ def reference(subject: Subject) -> str:
 
 def _layer(subject: Subject) -> float:
     """Compares a layer on two rows, of which the second ends in padding."""
-    config = subject.config().model
-    layer = LAYERS[subject.kind.path](config)
+    whole = subject.config()
+    config, layer = whole.model, LAYERS[subject.kind.path](whole.model)
     values, stats = random_values(layer, 1), random_statistics(layer, 2)
     x = np.random.default_rng(3).standard_normal((2, T, config.dim)).astype(np.float32)
     positions = np.where(np.arange(T) < LENGTHS[:, None], np.arange(T), -1)
-    context = Context(jnp.asarray(positions), causal=config.architecture == "decoder", in_order=True)
+    context = first_layer_context(whole, jnp.asarray(positions))
     found = compiled(lambda x: with_values(layer, values, stats)(x, context))(x)
     expected = subject.kind.reference(config, together(values, stats), np.float64(x), positions)
     filled = positions >= 0

@@ -39,7 +39,7 @@ def shapes(subject: Subject) -> str:
         D = config.model.dim
         for dtype in ("float32", "bfloat16"):
             layer = LAYERS[subject.kind.path](subject.config({"model.dtype": dtype}).model)
-            _require_shape(layer, jax.ShapeDtypeStruct((2, T, D), dtype))
+            _require_shape(layer, config, jax.ShapeDtypeStruct((2, T, D), dtype))
         lines.append(f"[2, {T}, {D}] to [2, {T}, {D}] in float32 and bfloat16")
     if subject.architecture != "encoder_decoder":
         tokens = jax.ShapeDtypeStruct((ROWS, T), jnp.int32)
@@ -49,11 +49,30 @@ def shapes(subject: Subject) -> str:
     return ", ".join(lines)
 
 
-def _require_shape(layer: nnx.Module, x: jax.ShapeDtypeStruct) -> None:
+def first_layer_context(config: ResolvedConfig, positions: Array) -> Context:
+    """Returns the context of a stack's first layer, for one that runs alone.
+
+    Args:
+        config: the resolved config.
+        positions: of its tokens, [B, T]; -1 marks empty slots. All tokens have the id 0.
+    """
+    return Context(
+        positions,
+        causal=config.model.architecture == "decoder",
+        in_order=True,
+        layer_index=0,
+        depth=config.model.num_layers,
+        tokens=jnp.zeros(positions.shape, jnp.int32),
+        published={},
+    )
+
+
+def _require_shape(layer: nnx.Module, config: ResolvedConfig, x: jax.ShapeDtypeStruct) -> None:
     graph, values, stats = split(layer)
 
     def call(values, stats, x):
-        return nnx.merge(graph, values, stats)(x, Context(jnp.arange(x.shape[1])[None], in_order=True))
+        positions = jnp.broadcast_to(jnp.arange(x.shape[1]), x.shape[:2])
+        return nnx.merge(graph, values, stats)(x, first_layer_context(config, positions))
 
     y = jax.eval_shape(call, values, stats, x)
     if y.shape != x.shape:

@@ -78,7 +78,7 @@ class Subject:
         """
         refusals = []
         for base in BASES:
-            subject = cls(kind, settings or {}, {} if kind.path == "objective.kind" and base else base)
+            subject = cls(kind, settings or {}, {path: value for path, value in base.items() if path != kind.path})
             try:
                 subject.config()
                 return subject

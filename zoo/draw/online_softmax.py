@@ -88,7 +88,7 @@ def page(length: int = 12, tile: int = 4) -> Figure:
         _draw_weights(panels[count + column], scores, step)
         _draw_output(panels[2 * count + column], step, exact)
     panels[0].set_ylabel("score")
-    panels[count].set_ylabel(r"weight, $e^{\mathrm{score} - m}$")
+    panels[count].set_ylabel(r"weight, $e^{\mathrm{score} - m}$", parse_math=True)
     panels[2 * count].set_ylabel("output so far, o / l")
     # Room above the bars for the line of numbers.
     panels[count].set_ylim(0, 1.3)

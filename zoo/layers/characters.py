@@ -61,9 +61,7 @@ class Highway(nnx.Module):
 
 
 class CharacterCNN(nnx.Module):
-    """Context-independent token vectors: x = Highways([Convolution_1; ...;
-    Convolution_n](E[characters])) W + b.
-    """
+    """Token vectors without context: x = Highways(concat_n(Convolution_n(E[characters]))) W + b."""
 
     def __init__(self, config: ResolvedConfig):
         elmo = config.elmo
