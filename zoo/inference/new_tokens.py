@@ -1,3 +1,3 @@
-"""How many tokens a text gets unless told otherwise; a module of its own because it needs no JAX."""
+"""The default number of new tokens; a module of its own because it needs no JAX."""
 
 NEW_TOKENS = 100

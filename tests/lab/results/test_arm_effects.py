@@ -19,12 +19,12 @@ from zoo.lab.results.arm_effects import (
     hardest_gap,
     tokens_per_parameter,
 )
+from zoo.lab.results.contrast_verdict import judge_contrast
 from zoo.lab.results.effect_units import BUDGETS, DECAYING, HORIZON_FREE, PowerLaw
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_record import sweep_record
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.contrast_verdict import judge_contrast
 from zoo.lab.results.verdict import judge
 
 LOSS, SEEDS, STEPS, TOKENS = "eval/loss", (0, 1, 2), 500, 1024

@@ -7,11 +7,11 @@ import pytest
 
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.contrast_verdict import judge_contrast
+from zoo.lab.results.decision_rules import decide, rule_text
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.contrast_verdict import judge_contrast
-from zoo.lab.results.decision_rules import decide, rule_text
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.noise import Noise
 
