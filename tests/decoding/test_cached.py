@@ -49,8 +49,20 @@ def test_cache_of_every_position_scheme():
     check_layers(SCHEMES, steps=41, slots=64)
 
 
-@pytest.mark.promise(reason="every scheme with every window and number of key heads")
-@pytest.mark.parametrize("position", POSITION_KINDS.by_name)
+# What they add to the embedding, or nothing, meets no window and no head.
+OF_NO_LAYER = [name for name in ("learned", "sinusoidal", "none") if name in POSITION_KINDS.by_name]
+
+
+@pytest.mark.parametrize(
+    "position",
+    by_default(
+        [],
+        POSITION_KINDS.by_name,
+        pytest.mark.promise(reason="every scheme with every window and number of key heads"),
+        OF_NO_LAYER,
+        "schemes that belong to layers show every window and number of key heads",
+    ),
+)
 def test_cache_of_every_position_scheme_with_all_windows_and_key_heads(position):
     # A kind of layers for each combination of windows and numbers of key heads.
     every = list(itertools.product(WINDOWS, KV_HEADS))
@@ -81,7 +93,14 @@ def test_cache_of_layers_with_softmax_attention():
 
 
 @pytest.mark.parametrize(
-    "name", by_default(["running statistics"], [name for name in DECODERS if name not in LAYERS], OTHER)
+    "name",
+    by_default(
+        ["running statistics"],
+        [name for name in DECODERS if name not in LAYERS],
+        OTHER,
+        ["windows of two widths, one table of biases", "a table of biases per layer"],
+        "biases are cached with every window above",
+    ),
 )
 def test_cache_of_other_decoders(name):
     close(*stepwise_and_full_scores(DECODERS[name]))
