@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 
 class Places(NamedTuple):
-    """Where the assignments are among M rows.
+    """Places of the assignments among M rows.
 
     Attributes:
         assignments: the assignment of each row; T k for a row without one.

@@ -30,7 +30,7 @@ of further rows that are of none: 0 if it is left out) -> outputs."""
 
 
 class Exchange(NamedTuple):
-    """What a device sends and receives.
+    """Rows that a device sends and receives.
 
     Attributes:
         places: of its assignments, in the order of all E experts.

@@ -26,7 +26,10 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         baseline="encoder",
         needs=MOE | {"model.ffn.experts.renormalise": False},
         source=MIXTURE,
-        equation="Expert i takes the k T / E tokens t of a row with the largest s_i(t); y_t = sum of s_i(t) E_i(x_t).",
+        equation=(
+            "Expert i, one of N = `experts.number`, takes the k T / N tokens t of a row with the largest s_i(t); y_t = "
+            "sum of s_i(t) f_i(x_t)."
+        ),
         paper="Zhou et al. 2022, section 3.2",
         details=(
             "All experts have the same load, and a token has any number of them, also none. Whether an expert takes a "
@@ -39,7 +42,7 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.scores": "softmax"},
         needs=MOE,
         source="zoo.layers.routing:router_scores",
-        equation="s = softmax(x R) over the E experts, R [D, E].",
+        equation="s = softmax(x W_r) over the experts, W_r [D, N], N = `experts.number`.",
         paper="Shazeer et al. 2017, eq. 2; Fedus et al. 2021, eq. 1",
         details=("An expert's score falls when that of another rises.",),
     ),
@@ -49,7 +52,7 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.scores": "sigmoid"},
         needs=MOE,
         source="zoo.layers.routing:router_scores",
-        equation="s_i = sigmoid((x R)_i), R [D, E], of each expert by itself.",
+        equation="s_i = sigmoid((x W_r)_i), W_r [D, N], N = `experts.number`, of each expert by itself.",
         paper="DeepSeek-AI 2024b, eq. 15 (DeepSeek-V3)",
         details=(
             "Scores do not compete; with `experts.renormalise` the weights of the chosen experts still sum to 1.",
@@ -61,7 +64,7 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.renormalise": False},
         needs=MOE,
         source=ROUTING,
-        equation="y = sum over the chosen i of s_i E_i(x), with weights that do not sum to 1.",
+        equation="y = sum over the chosen i of s_i f_i(x), with weights that do not sum to 1.",
         paper="Fedus et al. 2021, section 2.1; Muennighoff et al. 2024 (OLMoE)",
         details=("Switched off: the division of the weights by their sum (Mixtral, Qwen 3, DeepSeek V3).",),
     ),
@@ -71,8 +74,8 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.shared_gate": True},
         needs=MOE | {"model.ffn.experts.shared_dim": 1024},
         source=MIXTURE,
-        equation="y = sum over the chosen i of g_i E_i(x) + sigmoid(x v) S(x), v [D].",
+        equation="y = sum over the chosen i of g_i f_i(x) + sigmoid(x v) f_s(x), v [D].",
         paper="Qwen Team 2024 (Qwen1.5-MoE)",
-        details=("The shared expert S of DeepSeek's models has weight 1.",),
+        details=("The shared expert f_s of DeepSeek's models has weight 1.",),
     ),
 )
