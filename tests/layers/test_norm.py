@@ -29,7 +29,7 @@ from zoo.models.functional import initialise
 
 D = 16
 NORM = ("model.norm.kind", "model.norm.scale", "model.norm.bias", "model.norm.unit_offset", "model.norm.epsilon")
-SHIFTED = ("layernorm", "centering", "dyt", "batchnorm")
+SHIFTED = ("layernorm", "centering", "dyt", "derf", "batchnorm")
 # Two rows with empty slots, whose content must not matter.
 POSITIONS = np.array([[0, 1, 2, -1, -1], [-1, 0, 1, 2, 3]])
 
@@ -62,12 +62,12 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
 
 def grid():
     for kind, scale, epsilon in itertools.product(
-        ("layernorm", "rmsnorm", "scalenorm", "centering", "dyt", "batchnorm"), (True, False), (1e-6, 0.3)
+        ("layernorm", "rmsnorm", "scalenorm", "centering", "dyt", "derf", "batchnorm"), (True, False), (1e-6, 0.3)
     ):
         for bias in (True, False) if kind in SHIFTED else (None,):
             for offset in (True, False) if kind == "rmsnorm" and scale else (None,):
                 given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
-                if kind in ("centering", "dyt"):
+                if kind in ("centering", "dyt", "derf"):
                     given["epsilon"] = None
                 yield kind, tuple((name, value) for name, value in given.items() if value is not None)
 
@@ -81,7 +81,7 @@ def named(value):
 def test_norm_matches_its_equation(x, kind, fields):
     norm, config, values, stats = make(kind, **dict(fields))
     given = dict(fields)
-    numbers = {"alpha"} if kind == "dyt" else set()
+    numbers = {"dyt": {"alpha"}, "derf": {"alpha", "shift"}}.get(kind, set())
     assert set(values) == {name for name in ("scale", "bias") if given.get(name)} | numbers
     assert set(stats) == ({"mean", "variance"} if kind == "batchnorm" else set())
     expected = reference.norm(config, together(values, stats), np.float64(np.float32(x)), reference.Rows(POSITIONS))
@@ -129,7 +129,7 @@ def test_layer_norm_equals_rms_norm_of_the_centred_input(x):
     close(expected, call(lambda x: rms_norm(centring(x), scale, 1e-5), np.float32(x)))
 
 
-@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "dyt", "batchnorm"])
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm", "centering", "dyt", "derf", "batchnorm"])
 def test_bfloat16_input_has_float32_statistics(kind):
     # A sum of squares in bfloat16 would stop growing above 256, where numbers are 2 apart. Only the
     # result may be rounded.

@@ -68,6 +68,9 @@ def norm(config, params, x, rows=None):
     if kind == "dyt":
         # Zhu et al. 2025, section 4.
         return np.tanh(params["alpha"] * x) * scale + bias
+    if kind == "derf":
+        # Chen et al. 2025.
+        return erf(params["alpha"] * x + params["shift"]) * scale + bias
     if kind == "centering":
         return (x - x.mean(axis=-1, keepdims=True)) * scale + bias
     assert kind == "batchnorm"

@@ -172,6 +172,24 @@ class DynamicTanh(Norm):
         return _affine(wide, self.effective_scale, self.effective_bias, x.dtype)
 
 
+class DynamicErf(DynamicTanh):
+    """Derf(x) = erf(alpha x + s) * scale + bias, with learned numbers alpha and s that begin at
+    `norm.alpha_start` and 0 (Chen et al. 2025, arXiv:2512.10938).
+
+    erf is the error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0. Like dynamic tanh
+    it takes no statistic of the token; it is steeper at 0.
+    """
+
+    def __init__(self, config: ResolvedConfig, start: float | None = None):
+        super().__init__(config, start)
+        self.shift = parameter((1,), (None,), zeros, "scalar")
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Bounds each vector of `x`."""
+        wide = jax.lax.erf(self.alpha[...] * x.astype(jnp.float32) + self.shift[...])
+        return _affine(wide, self.effective_scale, self.effective_bias, x.dtype)
+
+
 class BatchNorm(Norm):
     """BatchNorm(x)_d = (x_d - mean_d) / sqrt(variance_d + epsilon) * scale_d + bias_d (Ioffe &
     Szegedy 2015, algorithm 1).

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
-from zoo.config.kinds.description import Description
+from zoo.config.kinds.description import Description, Paper
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND, PLACEMENT = "model.norm.kind", "model.norm.placement"
@@ -13,6 +13,14 @@ _ORDER_RESULT = (
     "Xiong et al. 2020, BLEU on IWSLT14 German-English with Adam: post-norm without warm-up 8.45, with it about 34; "
     "pre-norm about 34 without."
 )
+
+
+# Norms that bound each value by itself.
+_BOUNDING = ("dyt", "derf")
+
+
+def _derive_alpha(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"model.norm.attention_alpha_start": flat["model.norm.alpha_start"]}
 
 
 NORM_KINDS = KindTable(
@@ -79,7 +87,15 @@ NORM_KINDS = KindTable(
             "tanh(alpha x), scale, shift, with a learned number alpha (dynamic tanh, Zhu et al. 2025)",
             frozenset({"normalises", "bias"}),
             (
-                Field("model.norm.alpha_start", 0.5, float, "initial value of alpha", above=0, added=True),
+                Field(
+                    "model.norm.alpha_start",
+                    0.5,
+                    float,
+                    "initial value of alpha",
+                    above=0,
+                    when=(KIND, _BOUNDING),
+                    added=True,
+                ),
                 Field(
                     "model.norm.attention_alpha_start",
                     AUTO,
@@ -87,10 +103,11 @@ NORM_KINDS = KindTable(
                     "initial value in the norms of (cross-)attention; larger in the paper's language models",
                     above=0,
                     auto="model.norm.alpha_start",
+                    when=(KIND, _BOUNDING),
                     added=True,
                 ),
             ),
-            derive=lambda flat: {"model.norm.attention_alpha_start": flat["model.norm.alpha_start"]},
+            derive=_derive_alpha,
             code="zoo.layers.norm:DynamicTanh",
             description=Description(
                 name="dynamic-tanh",
@@ -109,6 +126,19 @@ NORM_KINDS = KindTable(
                     ),
                 ),
                 synonyms=("dyt",),
+            ),
+        ),
+        Kind(
+            KIND,
+            "derf",
+            "erf(alpha x + s), scale, shift, with learned numbers alpha and s (dynamic erf, Chen et al. 2025)",
+            frozenset({"normalises", "bias"}),
+            derive=_derive_alpha,
+            code="zoo.layers.norm:DynamicErf",
+            description=Description(
+                name="dynamic-erf",
+                synonyms=("derf",),
+                sources=(Paper("Chen et al. 2025", "Stronger Normalization-Free Transformers", "arXiv:2512.10938"),),
             ),
         ),
         Kind(
