@@ -108,8 +108,9 @@ def _contrasts(sweep: SweepResults, verdict: Verdict) -> str:
         result_tables.contrast_table(sweep, verdict),
         _note(
             "Differences are paired by seed. Each interval is for its contrast alone, with the uncertainty of tuning, "
-            f"and not narrower than other runs say the noise is; refutations are corrected for the number of contrasts (Holm). {_looks(sweep)}Hedges' g: mean of the "
-            "paired differences by their SD, with the correction for small samples. A negative difference means that a "
+            "and not narrower than other runs say the noise is; refutations are corrected for the number of contrasts "
+            f"(Holm). {_looks(sweep)}Hedges' g: mean of the paired differences by their SD, with the correction for "
+            "small samples. A negative difference means that a "
             "has the lower value, which is better for losses and worse for scores."
         ),
     )
