@@ -180,7 +180,7 @@ def test_two_nodes_give_the_curves_of_one_process(slurm, zoo, tmp_path):
 def test_looks_and_the_report_follow_by_themselves(slurm, zoo, tmp_path):
     """The job after the first runs adds a seed, and another job, which writes the report."""
     zoo("run", "it.py:4", "--until-decided", "--max-seeds", "3", "--slurm", "--output", "looks")
-    slurm.until(lambda: queue_is_empty(slurm))
+    slurm.until(lambda: queue_is_empty(slurm), seconds=500)
     sweep = tmp_path / "looks"
     assert [len(job["runs"]) for job in json.loads((sweep / "slurm/jobs.json").read_text())["jobs"]] == [4, 0, 2, 0]
     assert {run["state"] for run in states(zoo, "looks").values()} == {"done"}
