@@ -1,10 +1,13 @@
 """Time of the products of experts: groups of unequal sizes, each with a matrix of its own, take turns with
 one dense product of as many rows.
 
-  python benchmarks/expert_products.py [--tokens N] [--experts N] [--per-token N] [--dim N] [--hidden N] [--rounds N]
+  python benchmarks/expert_products.py [--layer] [--tokens N] [--experts N] [--per-token N] [--dim N] [--hidden N] \\
+      [--rounds N]
 
 Printed are medians and least times, forward and forward with backward, of the product that zoo makes here
-and of `jax.lax.ragged_dot`, and their ratios to the dense product.
+and of `jax.lax.ragged_dot`, and their ratios to the dense product. With `--layer` whole layers take turns:
+a mixture of experts, router and sorting included, with a dense SwiGLU of as many active products. Besides
+the time that passes, the processor time of all threads is printed, which other programs disturb less.
 """
 
 import argparse
@@ -16,6 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from zoo import config as configs
+from zoo.checks.small_models import random_values, with_values
+from zoo.layers.context import Context
+from zoo.layers.feedforward import make_feed_forward
 from zoo.layers.grouped_product import grouped_product
 
 
@@ -43,6 +50,35 @@ def functions(args: argparse.Namespace) -> dict[str, tuple[Callable, tuple]]:
     return found
 
 
+def layers(args: argparse.Namespace) -> dict[str, tuple[Callable, tuple]]:
+    """Returns the same of whole layers."""
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((1, args.tokens, args.dim)), jnp.float32)
+    common = {"model.dim": args.dim, "model.ffn.bias": False, "data.sequence_length": args.tokens}
+    kinds = {
+        "dense": {"model.ffn.kind": "swiglu", "model.ffn.hidden_dim": args.hidden * args.per_token},
+        "zoo": {
+            "model.ffn.kind": "moe",
+            "model.ffn.hidden_dim": args.hidden,
+            "model.ffn.experts.kind": "swiglu",
+            "model.ffn.experts.number": args.experts,
+            "model.ffn.experts.per_token": args.per_token,
+        },
+    }
+    found = {}
+    for name, kind in kinds.items():
+        layer = make_feed_forward(configs.resolve(configs.override(configs.default(), common | kind)).model)
+
+        def output(values, x, layer=layer):
+            context = Context(jnp.zeros((1, x.shape[1]), jnp.int32), training=True)
+            return with_values(layer, values)(x, context)
+
+        squares = jax.grad(lambda values, x, output=output: jnp.square(output(values, x)).sum(), (0, 1))
+        arguments = random_values(layer, 1), x
+        found[f"{name}, forward"] = jax.jit(output), arguments
+        found[f"{name}, both"] = jax.jit(squares), arguments
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (
@@ -54,23 +90,27 @@ def main() -> None:
         ("rounds", 15),
     ):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--layer", action="store_true", help="whole layers")
     args = parser.parse_args()
-    timed = functions(args)
+    timed = layers(args) if args.layer else functions(args)
     seconds: dict[str, list[float]] = {name: [] for name in timed}
+    processor: dict[str, list[float]] = {name: [] for name in timed}
     for function, arguments in timed.values():
         jax.block_until_ready(function(*arguments))
     for _ in range(args.rounds):
         for name, (function, arguments) in timed.items():
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             jax.block_until_ready(function(*arguments))
             seconds[name].append(time.perf_counter() - began)
-    for name, values in seconds.items():
-        dense = seconds[f"dense, {name.partition(', ')[2]}"]
-        median, least = statistics.median(values), min(values)
-        print(
-            f"{name:22s} median {1e3 * median:8.2f} ms ({median / statistics.median(dense):5.2f} of dense), "
-            f"least {1e3 * least:8.2f} ms ({least / min(dense):5.2f})"
-        )
+            processor[name].append(time.process_time() - used)
+    for what, times in (("time", seconds), ("processor", processor)):
+        for name, values in times.items():
+            dense = times[f"dense, {name.partition(', ')[2]}"]
+            median, least = statistics.median(values), min(values)
+            print(
+                f"{what:10s}{name:22s} median {1e3 * median:8.2f} ms ({median / statistics.median(dense):5.2f} of dense), "
+                f"least {1e3 * least:8.2f} ms ({least / min(dense):5.2f})"
+            )
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         needs=MOE | {"model.ffn.experts.renormalise": False},
         source=MIXTURE,
         equation=(
-            "Expert i, one of N = `experts.number`, takes the k T / N tokens t of a row with the largest s_i(t); y_t = "
-            "sum of s_i(t) f_i(x_t)."
+            "y_t = sum_i s_i(t) f_i(x_t) over the experts i that take token t: each of N = `experts.number` takes the "
+            "k T / N tokens of a row with the largest s_i(t)."
         ),
         paper="Zhou et al. 2022, section 3.2",
         details=(
@@ -64,7 +64,7 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.renormalise": False},
         needs=MOE,
         source=ROUTING,
-        equation="y = sum over the chosen i of s_i f_i(x), with weights that do not sum to 1.",
+        equation="y = sum_i s_i f_i(x) over the chosen i, with weights that do not sum to 1.",
         paper="Fedus et al. 2021, section 2.1; Muennighoff et al. 2024 (OLMoE)",
         details=("Switched off: the division of the weights by their sum (Mixtral, Qwen 3, DeepSeek V3).",),
     ),
@@ -74,7 +74,7 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         {"model.ffn.experts.shared_gate": True},
         needs=MOE | {"model.ffn.experts.shared_dim": 1024},
         source=MIXTURE,
-        equation="y = sum over the chosen i of g_i f_i(x) + sigmoid(x v) f_s(x), v [D].",
+        equation="y = sum_i g_i f_i(x) + sigmoid(x v) f_s(x), with i over the chosen experts and v [D].",
         paper="Qwen Team 2024 (Qwen1.5-MoE)",
         details=("The shared expert f_s of DeepSeek's models has weight 1.",),
     ),
