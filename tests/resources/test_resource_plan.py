@@ -121,16 +121,18 @@ def test_a_plan_says_what_decoding_keeps(monkeypatch):
         plan = make_plan(configs.resolve(configs.override(configs.default(), SHALLOW | changes)))
         return next((line for line in as_lines(plan) if line.startswith("decoding")), None)
 
-    state = {"model.layers.kinds.state.attention.kind": "gated_delta", "model.layers.kinds.full.attention.kind": "softmax"}
+    state = {
+        "model.layers.kinds.state.attention.kind": "gated_delta",
+        "model.layers.kinds.full.attention.kind": "softmax",
+    }
     hybrid = state | {"model.layers.pattern": ("state", "full"), "model.position.kind": "none"}
-    # A layer of keys and values, 2 x 64 numbers; 8 matrices of 8 x 8, and 3 tokens before each convolution.
+    # Keys and values of 64 numbers; 8 matrices of 8 x 8; 3 tokens before each of three convolutions.
     matrices, convolutions = 4 * 8 * 8 * 8, 4 * 3 * 3 * 64
     texts = f"{matrices + convolutions:,} bytes of each text, whatever its length"
     assert line({}) == "decoding     keeps 1,024 bytes of each token"
     assert line(hybrid) == f"decoding     keeps 512 bytes of each token and {texts}"
-    assert line(hybrid | {"model.layers.pattern": ("state",)}) == f"decoding     keeps {2 * matrices + 2 * convolutions:,} " + (
-        texts.partition(" ")[2]
-    )
+    alone = {"model.attention.kind": "gated_delta", "model.position.kind": "none"}
+    assert line(alone) == f"decoding     keeps {2 * (matrices + convolutions):,} {texts.partition(' ')[2]}"
     assert line({"model.architecture": "encoder", "objective.kind": "masked"}) is None
 
 

@@ -245,8 +245,8 @@ def _latents(seen: dict[str, Any], width: int) -> dict[str, Any]:
 
 
 def _state(seen: dict[str, Any], dim: int, heads: int, width: int, in_scope: bool) -> dict[str, Any]:
-    """Returns the fields of a kind with a state at the new size: derived again where they were, else in
-    proportion.
+    """Returns the fields of a kind with a state at the new size: derived again where they were, else
+    in proportion.
 
     Args:
         seen: the flat config as these layers see it.

@@ -22,8 +22,8 @@ from zoo.nested import flatten
 
 # Fields of execution and of initial values, which are not part of the trained model.
 NOT_EXPORTED = (
-    *("model.dtype", "model.scan_layers", "model.remat", "model.attention.implementation", "model.attention.chunk_tokens",
-      "model.init."),
+    *("model.dtype", "model.scan_layers", "model.remat", "model.init."),
+    *("model.attention.implementation", "model.attention.chunk_tokens"),
     # Of experts, what only training reads.
     *(f"model.ffn.experts.{name}" for name in TRAINING_ONLY),
 )

@@ -67,7 +67,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hidden_dim(settings: SettingsReader) -> int:
-    """Returns the width of the feed-forward layers, which the class may compute as LLaMA's code does."""
+    """Returns the width of the feed-forward layers, which the class may compute as LLaMA does."""
     hidden, adjusted = settings["intermediate_size"], settings["block_auto_adjust_ff_dim"]
     factor, multiple = settings["block_ffn_dim_multiplier"], settings["block_multiple_of"]
     if not adjusted:

@@ -1,6 +1,6 @@
-"""Qwen3-Next (Qwen Team 2025) of Hugging Face's transformers: in groups of four layers, three of Gated
-DeltaNet before one of attention with a gate on its output; experts beside a shared one that has a gate;
-scales of norms stored minus one; RoPE on a part of each head.
+"""Qwen3-Next (Qwen Team 2025) of Hugging Face's transformers: in groups of four layers, three of
+Gated DeltaNet before one of attention with a gate on its output; experts beside a shared one that has
+a gate; scales of norms stored minus one; RoPE on a part of each head.
 
 The norm within Gated DeltaNet stores its scale as it is. Files hold a module that predicts further
 tokens (`mtp.`), which the class does not read either.
@@ -45,7 +45,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen3NextForCausalLM."""
     unpacked = unpack_rope_parameters(hf, fraction="partial_rotary_factor")
     settings = SettingsReader(unpacked, QWEN3_NEXT, "qwen3_next")
-    settings.expect(False, attention_bias="the matrix of queries holds the gates of the output too, without biases here")
+    settings.expect(False, attention_bias="the matrix of queries holds the gates too, without biases here")
     settings.expect("silu", hidden_act="the class applies it to the convolutions of Gated DeltaNet too")
     mixers = {"state": _gated_delta(settings), "full": _attention(settings)}
     sublayers = {name: _feed_forward(settings, name) for name in ("sparse", "dense")}
