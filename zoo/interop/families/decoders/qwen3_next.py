@@ -169,7 +169,6 @@ def rules(config: ResolvedConfig) -> Rules:
             *(rule for ours, theirs in NORMS["pre"].items() for rule in norm(ours, f"{at}.{theirs}", config)),
             *(Rule(rule.name, tuple(f"attention/{path}" for path in rule.paths), rule.transform) for rule in mixer),
             *mixtures.named(config),
-            *(_shared_expert(f"{at}.mlp") if config.ffn.kind == "moe" else ()),
         ]
 
     return [
@@ -180,17 +179,6 @@ def rules(config: ResolvedConfig) -> Rules:
         if config.tie_embeddings
         else Rule("lm_head.weight", ("head/weights",)),
         IgnoredTensors(r"mtp\..*"),
-    ]
-
-
-def _shared_expert(at: str) -> list[Rule]:
-    return [
-        *(
-            rule
-            for name in ("gate", "up", "down")
-            for rule in linear(f"ffn/shared/{name}", f"{at}.shared_expert.{name}_proj", bias=False)
-        ),
-        *linear("ffn/shared_gate", f"{at}.shared_expert_gate", bias=False),
     ]
 
 
