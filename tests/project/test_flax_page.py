@@ -1,6 +1,7 @@
 """The code of docs/flax.md, and modules of Flax inside layers."""
 
 import re
+import shlex
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from tests.support.building import call, close, random_values, tiny, with_values
 from tests.support.untrained import untrained
 from zoo.checks import Subject
 from zoo.checks.check import PASS, few_optimisations, outcome_of
+from zoo.cli.main import main
 from zoo.config import plugins
 from zoo.config.kinds import FEED_FORWARD_KINDS
 from zoo.errors import ConfigError
@@ -93,6 +95,17 @@ def test_the_variant_of_the_page(tmp_path):
         subject = Subject.of(FEED_FORWARD_KINDS.by_name["flax_gate"])
         for name in ("shapes", "gradients", "scanned layers"):
             assert outcome_of(name, subject).state == PASS
+
+
+@pytest.mark.promise(reason="commands of the documentation are run")
+def test_the_sweep_of_the_page_is_planned(tmp_path, monkeypatch, capsys):
+    (text,) = (block for block in BLOCKS if "plugin.register" in block)
+    (command,) = re.findall(r"^    zoo (run .*)$", PAGE, re.MULTILINE)
+    (tmp_path / "my_flax_gate.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with unloading():
+        assert main(shlex.split(command)) == 0
+    assert "flax_gate" in capsys.readouterr().out
 
 
 @pytest.mark.promise(reason="examples of the documentation are run")
