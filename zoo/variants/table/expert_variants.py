@@ -76,8 +76,8 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         needs=GROUPS,
         source=ROUTING,
         equation=(
-            "Experts are chosen from the `experts.chosen_groups` of `experts.groups` groups with the largest sum of "
-            "their two largest s_i + b_i."
+            "u_g = the sum of the two largest s_i + b_i of group g; experts are chosen from the `experts.chosen_groups` of "
+            "`experts.groups` groups with the largest u_g."
         ),
         paper="DeepSeek-AI 2024b, section 2.1.2 (DeepSeek-V3)",
         details=(
@@ -91,8 +91,8 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         needs=GROUPS,
         source=ROUTING,
         equation=(
-            "Experts are chosen from the `experts.chosen_groups` of `experts.groups` groups with the largest score "
-            "s_i of one expert."
+            "u_g = max_i s_i over the experts i of group g; experts are chosen from the `experts.chosen_groups` of "
+            "`experts.groups` groups with the largest u_g."
         ),
         paper="DeepSeek-AI 2024, section 2.2.2",
         details=("With a group on each device, a token travels to few devices.",),
