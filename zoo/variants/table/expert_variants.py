@@ -76,8 +76,8 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         needs=GROUPS,
         source=ROUTING,
         equation=(
-            "u_g = the sum of the two largest s_i + b_i of group g; experts are chosen from the `experts.chosen_groups` "
-            "of `experts.groups` groups with the largest u_g."
+            "u_g = the sum of the two largest s_i + b_i of group g; experts are chosen from the "
+            "`experts.chosen_groups` of `experts.groups` groups with the largest u_g."
         ),
         paper="DeepSeek-AI 2024b, section 2.1.2 (DeepSeek-V3)",
         details=(
