@@ -7,6 +7,7 @@ from zoo.variants.variant import Variant
 PART = "feed-forward layer"
 ROUTING, MIXTURE = "zoo.layers.routing:route", "zoo.layers.experts:MixtureOfExperts"
 MOE: dict[str, Any] = {"model.ffn.kind": "moe"}
+GROUPS = MOE | {"model.ffn.experts.groups": 4, "model.ffn.experts.chosen_groups": 2}
 
 EXPERT_VARIANTS: tuple[Variant, ...] = (
     Variant(
@@ -67,6 +68,44 @@ EXPERT_VARIANTS: tuple[Variant, ...] = (
         equation="y = sum_i s_i f_i(x) over the chosen i, with weights that do not sum to 1.",
         paper="Fedus et al. 2021, section 2.1; Muennighoff et al. 2024 (OLMoE)",
         details=("Switched off: the division of the weights by their sum (Mixtral, Qwen 3, DeepSeek V3).",),
+    ),
+    Variant(
+        "expert-groups",
+        PART,
+        {"model.ffn.experts.group_score": "top2"},
+        needs=GROUPS,
+        source=ROUTING,
+        equation=(
+            "u_g = the sum of the two largest s_i + b_i of group g; experts are chosen from the "
+            "`experts.chosen_groups` of `experts.groups` groups with the largest u_g."
+        ),
+        paper="DeepSeek-AI 2024b, section 2.1.2 (DeepSeek-V3)",
+        details=(
+            "With a group on each node, a token travels to few nodes. Experts of other groups have minus infinity.",
+        ),
+    ),
+    Variant(
+        "expert-groups-max",
+        PART,
+        {"model.ffn.experts.group_score": "max"},
+        needs=GROUPS,
+        source=ROUTING,
+        equation=(
+            "u_g = max_i s_i over the experts i of group g; experts are chosen from the `experts.chosen_groups` of "
+            "`experts.groups` groups with the largest u_g."
+        ),
+        paper="DeepSeek-AI 2024, section 2.2.2",
+        details=("With a group on each device, a token travels to few devices.",),
+    ),
+    Variant(
+        "router-bias",
+        PART,
+        {"model.ffn.experts.router_bias": True},
+        needs=MOE,
+        source=MIXTURE,
+        equation="s = softmax(x W_r + c), W_r [D, N], N = `experts.number`, with a learned c [N].",
+        paper="OpenAI 2025, gpt-oss",
+        details=("It is part of the weights, unlike the bias b by which the choice is balanced, and has a gradient.",),
     ),
     Variant(
         "gated-shared-expert",
