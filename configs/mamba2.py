@@ -3,11 +3,11 @@ positions.
 
     python train.py --config=configs/mamba2.py:tiny --workdir=runs/mamba2
 
-Sizes: 130m (128,989,632 parameters), 370m, 780m, 1.3b and 2.7b; tiny and smoke for a CPU. Shapes are
-those of the published checkpoints: states of 128 x 64, one group, twice as many values as the width,
-a vocabulary of 50,277 padded to 50,288. Training is that of the Mamba paper (Gu & Dao 2023, appendix
-E.2.1), whose recipe Mamba-2 uses: 300 billion tokens of the Pile in rows of 2048, and five times the
-rates of GPT-3, which fall to 1e-5.
+Sizes: 130m (128,989,632 parameters), 370m (368,346,624), 780m (780,161,280), 1.3b (1,343,757,312) and
+2.7b (2,702,599,680); tiny and smoke for a CPU. Shapes are those of the published checkpoints: states of
+128 x 64, one group, twice as many values as the width, a vocabulary of 50,277 padded to 50,288. Training
+is that of the Mamba paper (Gu & Dao 2023, appendix E.2.1), whose recipe Mamba-2 uses: 300 billion tokens
+of the Pile in rows of 2048, and five times the rates of GPT-3, which fall to 1e-5.
 """
 
 from zoo.config import default, override, sized

@@ -210,7 +210,7 @@ def _grouped(projection: Linear, x: Float[Array, "N D"], context: Context) -> Fl
 
 class NoFeedForward(nnx.Module):
     """y = 0: no feed-forward layer. A block leaves out the sublayer with its norms, so that it is its
-    mixer of tokens alone (Mamba-2; attention-only transformers).
+    mixer of tokens alone, as in Mamba-2 (Dao & Gu 2024, section 7).
     """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
