@@ -58,6 +58,8 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     # The kinds of layers say what these are.
     for name in ("attention.num_heads", "attention.num_kv_heads", "attention.head_dim", "ffn.kind", "ffn.hidden_dim"):
         del fields[f"model.{name}"]
+    if "full" not in _layer_types(settings):
+        del fields["model.attention.bias"]
     fields |= {"model.norm.unit_offset": True, "model.position.kind": "none"}
     settings.finish()
     return fields | layer_kind_fields(described)
