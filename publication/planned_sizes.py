@@ -1,8 +1,8 @@
 """Published sizes on the devices that the docstrings of their configs name: "As it stands, 7b fits on
 16 h100, by `zoo plan`."
 
-    python -m publication planned               # plans all of them, in about 20 CPU-minutes
-    python -m publication planned llama t5:base # plans these, and keeps the other rows
+    python -m publication planned                # plans all of them, in 30 to 90 CPU-seconds each
+    python -m publication planned llama gemma:2b # plans these, and keeps the other rows
 
 Writes `docs/many_devices/planned_sizes.csv` and the table of docs/many_devices.md. The compilers of
 the devices have to be installed (the extras `tpu` and `cuda`); the devices need not be there.
