@@ -147,7 +147,10 @@ def test_error_for_an_indivisible_vocabulary_names_the_remedy():
 
 
 def test_the_hidden_width_that_is_divided_is_the_one_that_is_built():
-    mesh, matched = SimpleNamespace(shape={"data": 1, "fsdp": 1, "expert": 1, "tensor": 4}), {"model.ffn.kind": "swiglu"}
+    mesh, matched = (
+        SimpleNamespace(shape={"data": 1, "fsdp": 1, "expert": 1, "tensor": 4}),
+        {"model.ffn.kind": "swiglu"},
+    )
     matched |= {"model.ffn.match_parameters": True, "model.ffn.hidden_dim": 20}
     (line,) = undivided_dimensions(tiny(PADDED | matched), mesh)
     assert line.startswith("the hidden width of model.ffn, 13, is not divisible by mesh.tensor=4: ")

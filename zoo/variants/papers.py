@@ -36,6 +36,7 @@ PAPERS = (
         "Extending Context Window of Large Language Models via Positional Interpolation",
         "arXiv:2306.15595",
     ),
+    Paper("Chen et al. 2025", "Stronger Normalization-Free Transformers", "arXiv:2512.10938"),
     Paper("Choromanski et al. 2021", "Rethinking Attention with Performers", "arXiv:2009.14794"),
     Paper("Chowdhery et al. 2022", "PaLM: Scaling Language Modeling with Pathways", "arXiv:2204.02311"),
     Paper(
@@ -153,6 +154,7 @@ PAPERS = (
     Paper("OLMo Team 2025", "2 OLMo 2 Furious", "arXiv:2501.00656"),
     Paper("OpenAI 2025", "gpt-oss-120b & gpt-oss-20b Model Card", "arXiv:2508.10925"),
     Paper("Ott et al. 2019", "fairseq: A Fast, Extensible Toolkit for Sequence Modeling", "arXiv:1904.01038"),
+    Paper("MiniMax 2025", "MiniMax-01: Scaling Foundation Models with Lightning Attention", "arXiv:2501.08313"),
     Paper("Muennighoff et al. 2024", "OLMoE: Open Mixture-of-Experts Language Models", "arXiv:2409.02060"),
     Paper(
         "Ou et al. 2024",
@@ -184,6 +186,7 @@ PAPERS = (
         "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
         "arXiv:2108.12409",
     ),
+    Paper("Qin et al. 2024", "HGRN2: Gated Linear RNNs with State Expansion", "arXiv:2404.07904"),
     Paper(
         "Qiu et al. 2025",
         "Gated Attention for Large Language Models: Non-linearity, Sparsity, and Attention-Sink-Free",

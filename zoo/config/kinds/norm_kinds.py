@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import AUTO, Field
-from zoo.config.kinds.description import Description, Paper
+from zoo.config.kinds.description import Description
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND, PLACEMENT = "model.norm.kind", "model.norm.placement"
@@ -135,11 +135,7 @@ NORM_KINDS = KindTable(
             frozenset({"normalises", "bias"}),
             derive=_derive_alpha,
             code="zoo.layers.norm:DynamicErf",
-            description=Description(
-                name="dynamic-erf",
-                synonyms=("derf",),
-                sources=(Paper("Chen et al. 2025", "Stronger Normalization-Free Transformers", "arXiv:2512.10938"),),
-            ),
+            description=Description(name="dynamic-erf", synonyms=("derf",)),
         ),
         Kind(
             KIND,

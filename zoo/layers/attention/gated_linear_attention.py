@@ -147,7 +147,7 @@ class HGRN2(GatedLinearRecurrence):
 
 class LightningAttention(GatedLinearRecurrence):
     """S_t = exp(-s_h) S_(t-1) + k_t v_t^T and y = RMSNorm(concat_h(S_t^T q_t)) * sigmoid(x W_g):
-    lightning attention (Qin et al. 2024b; MiniMax 2025, MiniMax-01, section 2.2).
+    lightning attention (MiniMax 2025, MiniMax-01, section 2.2).
 
     q = SiLU(x W_q), and likewise k and v. The slopes are those of ALiBi, s_h = 2^(-8 h / H) for head
     h = 1, 2, ..., times 1 - l / (L - 1 + 1e-5) + 1e-5 in layer l = 0, 1, ... of L: the last layer
