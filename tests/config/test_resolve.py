@@ -222,6 +222,7 @@ def test_identity_depends_only_on_fields_that_change_the_result():
             "training.eval_every": 1,
         }
         needs = {"data.source": source} | (translation if path == "training.translate_every" else {})
+        needs |= {"model.ffn.kind": "moe"} if path == "mesh.expert" else {}
         changed = {"": "x", 1: 2, configs.AUTO: () if path == "training.trackers" else 1}.get(
             default, not default if isinstance(default, bool) else 1
         )

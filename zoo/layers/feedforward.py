@@ -208,12 +208,13 @@ def _grouped(projection: Linear, x: Float[Array, "N D"], context: Context) -> Fl
     return (y.astype(jnp.float32) + bias).astype(x.dtype)
 
 
-class NoFeedForward(nnx.Module):
+class NoFeedForward(FeedForward):
     """y = 0: no feed-forward layer. A block leaves out the sublayer with its norms, so that it is its
     mixer of tokens alone, as in Mamba-2 (Dao & Gu 2024, section 7).
     """
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
+        # Without the projections of other kinds.
         del config, gain
 
     def __call__(self, x: Float[Array, "B T D"], context: Context | None = None) -> Float[Array, "B T D"]:
