@@ -1,7 +1,7 @@
 """Published sizes on the devices that the docstrings of their configs name: "As it stands, 7b fits on
 16 h100, by `zoo plan`."
 
-    python -m publication planned                # plans all of them, in 30 to 90 CPU-seconds each
+    python -m publication planned                # plans all of them, a minute each or so
     python -m publication planned llama gemma:2b # plans these, and keeps the other rows
 
 Writes `docs/many_devices/planned_sizes.csv` and the table of docs/many_devices.md. The compilers of

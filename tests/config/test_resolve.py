@@ -79,6 +79,14 @@ def test_auto_is_derived():
             ["model.ffn.experts.number=6 is not divisible by mesh.expert=4", "use 8 experts"],
         ),
         (
+            {"model.ffn.kind": "moe", "model.ffn.experts.group_score": "max"},
+            ["group_score=max has no effect: all experts"],
+        ),
+        (
+            {"model.ffn.kind": "none", "model.norm.placement": "hyper"},
+            ["model.ffn.kind=none: model.norm.placement=hyper"],
+        ),
+        (
             {"model.ffn.kind": "moe", "mesh.expert": 4, "data.batch_size": 6},
             ["batch_size=6", "4 devices of mesh.data x mesh.fsdp x mesh.expert"],
         ),
@@ -277,3 +285,12 @@ def test_a_dropout_generator_without_dropout_is_refused():
 def test_new_fields_do_not_change_the_identity_of_existing_runs(name, identity):
     # Sweeps find their runs by identity, so a field that is added later needs `Field.added`.
     assert configs.identity(configs.resolve(configs.load(name))) == identity
+
+
+def test_experts_are_divided_in_the_layers_that_have_them():
+    pattern = {"model__layers__pattern": "a,b", "mesh__expert": 4, "model__layers__kinds__b__ffn__kind": "gelu"}
+    sparse = {"kind": "moe", "experts__kind": "swiglu", "experts__number": 8}
+    kind = {f"model__layers__kinds__a__ffn__{name}": value for name, value in sparse.items()}
+    resolve(**pattern, **kind, model__ffn__bias=False)
+    with pytest.raises(ConfigError, match=r"kinds\.a\.ffn\.experts\.number=6 is not divisible by mesh\.expert=4"):
+        resolve(**pattern, **kind | {"model__layers__kinds__a__ffn__experts__number": 6}, model__ffn__bias=False)

@@ -34,7 +34,7 @@ PROPORTIONAL = {"optimizer.epsilon": 1.0, "optimizer.learning_rate": 0.5}
 # every array at its own scale.
 TOLERANCE, OF_MOMENTS = 2e-4, 2e-3
 # A model without norms amplifies it more: differences of this many times what the rounding of its
-# parameters makes are rounding too, up to a share that no other cause stays below.
+# parameters makes count as rounding, up to a bound, and the line of the check says so.
 OF_ROUNDING, LARGEST = 10, 1e-2
 ROUNDING, SHAKES = 2.0**-24, 2
 
@@ -147,15 +147,21 @@ def _amplified(subject: Subject) -> float:
     return min(OF_ROUNDING * worst, LARGEST)
 
 
-def _require_same(subject: Subject, found: Updated, expected: Updated, parameters: bool = True) -> float:
-    """Does `require_same_update` with the tolerance of the subject."""
+def _require_same(subject: Subject, found: Updated, expected: Updated, parameters: bool = True) -> str:
+    """Does `require_same_update` with the tolerance of the subject, or with what rounding of its
+    parameters makes if that is more; returns the difference in words.
+    """
     tolerance = tolerance_of(subject)
     try:
-        return require_same_update(found, expected, tolerance, parameters)
+        return f"to {require_same_update(found, expected, tolerance, parameters):.0e} of the largest"
     except Fails:
         if (amplified := _amplified(subject)) <= tolerance:
             raise
-        return require_same_update(found, expected, amplified, parameters)
+        worst = require_same_update(found, expected, amplified, parameters)
+        return (
+            f"to {worst:.0e} of the largest, more than {tolerance:.0e}, as rounding of the parameters alone makes "
+            f"{amplified / OF_ROUNDING:.0e} or more"
+        )
 
 
 def _same_as_single(subject: Subject, program: Program, step: Callable[..., Any]) -> str:
@@ -163,8 +169,7 @@ def _same_as_single(subject: Subject, program: Program, step: Callable[..., Any]
     *_, expected = _single(subject)
     found = updated(program, step, first_state(subject, program), program.constants(0), _batch(subject, config))
     whole = subject.kind.path != "optimizer.kind"
-    worst = _require_same(subject, found, expected, whole)
-    return f"two updates agree, to {worst:.0e} of the largest"
+    return f"two updates agree, {_require_same(subject, found, expected, whole)}"
 
 
 def accumulation(subject: Subject, parts: int = PARTS) -> str:

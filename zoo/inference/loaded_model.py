@@ -279,6 +279,7 @@ class LoadedModel:
         if chosen and sampling is not None:
             raise TypeError(f"give either sampling or {', '.join(chosen)}")
         sampling = Sampling(**chosen).checked() if chosen else sampling
+        prompts = prompts if hasattr(prompts, "__len__") else list(prompts)
         several = [prompts] if _is_one(prompts) else prompts
         prompts = [each if isinstance(each, str) else self._row(each).tolist() for each in several]
         if max_new_tokens is None:

@@ -69,9 +69,9 @@ class DepthAttentionBlock(Block):
         return x[:, :, 0]
 
     @classmethod
-    def residual_flops(cls, config: ResolvedConfig) -> int:
+    def residual_flops(cls, config: ResolvedConfig, sublayers: int) -> int:
         """Returns the operations of the scores and sums, over 2 to 2 L + 1 outputs."""
-        return 2 * config.dim * (2 * config.num_layers + 3)
+        return sublayers * 2 * config.dim * (2 * config.num_layers + 3)
 
     def sublayer(
         self, x: Vectors, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
@@ -116,9 +116,10 @@ class DenseBlock(PreNormBlock):
         return x[:, :, 0]
 
     @classmethod
-    def residual_flops(cls, config: ResolvedConfig) -> float:
-        """Returns the operations of the sums of 2 to L + 1 outputs, shared by two sublayers."""
-        return config.dim * (config.num_layers + 3) / 2
+    def residual_flops(cls, config: ResolvedConfig, sublayers: int) -> int:
+        """Returns the operations of the sum of 2 to L + 1 outputs, one for a layer."""
+        del sublayers
+        return config.dim * (config.num_layers + 3)
 
     def __call__(
         self, x: Vectors, context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None

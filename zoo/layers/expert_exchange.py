@@ -9,6 +9,7 @@ and memory is bounded by `SLACK` N rows whatever the router does. Loads within a
 need one round. (A ragged exchange sends no zeros, but what it receives must have room for n N rows.)
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ class Exchange(NamedTuple):
 
 def round_capacity(assignments: int, devices: int) -> int:
     """Returns C, the rows that a device sends to another in a round."""
-    return -(-int(SLACK * assignments) // devices)
+    return math.ceil(SLACK * assignments / devices)
 
 
 def exchanged(

@@ -182,10 +182,10 @@ class StaticHyperBlock(Block):
         return (first + sum(stream - first for stream in rest) / x.shape[2]).astype(x.dtype)
 
     @classmethod
-    def residual_flops(cls, config: ResolvedConfig) -> int:
-        """Returns the operations that reading, mixing and writing add, per token and sublayer."""
+    def residual_flops(cls, config: ResolvedConfig, sublayers: int) -> int:
+        """Returns the operations that reading, mixing and writing add to a layer, per token."""
         n = config.norm.streams
-        return 2 * config.dim * n * (n + 2) + cls.connections.flops(config)
+        return sublayers * (2 * config.dim * n * (n + 2) + cls.connections.flops(config))
 
     def sublayer(
         self, x: Streams, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str
@@ -234,10 +234,10 @@ class ManifoldBlock(StaticHyperBlock):
     connections = ManifoldConnections
 
     @classmethod
-    def residual_flops(cls, config: ResolvedConfig) -> int:
-        """Returns the operations that reading, mixing and writing add, per token and sublayer."""
+    def residual_flops(cls, config: ResolvedConfig, sublayers: int) -> int:
+        """Returns the operations that reading, mixing and writing add to a layer, per token."""
         n = config.norm.streams
-        return 2 * config.dim * n * (n + 2) * (1 + n)
+        return sublayers * 2 * config.dim * n * (n + 2) * (1 + n)
 
     def sublayer(
         self, x: Streams, f: Sublayer, norm: Norm, output_norm: Norm | None, context: Context, part: str

@@ -176,15 +176,15 @@ def _self_attention_flops(model: ResolvedConfig, length: int, causal: bool, pref
 
 
 def _residual_flops(model: ResolvedConfig, row: Row) -> float:
-    """Returns the operations of the residual connections of all sublayers for a row
+    """Returns the operations of the residual connections of all layers for a row
     (`Block.residual_flops`).
     """
     if model.architecture == "elmo":
         return 0.0
 
     def of_stack(config: ResolvedConfig, tokens: int, sublayers: int = 2) -> float:
-        connection = PLACEMENT_KINDS.code_of(config.norm.placement).residual_flops(config)
-        return config.num_layers * sublayers * tokens * connection
+        of_layer = PLACEMENT_KINDS.code_of(config.norm.placement).residual_flops(config, sublayers)
+        return config.num_layers * tokens * of_layer
 
     if model.architecture == "encoder_decoder":
         return of_stack(side(model, "encoder"), row.source) + of_stack(side(model, "decoder"), row.targets, 3)

@@ -103,7 +103,7 @@ def check(args: argparse.Namespace) -> None:
     """
     if not args.population and (args.executor or args.max_members):
         raise ConfigError(f"{'--executor' if args.executor else '--max-members'} needs --population")
-    schedulers = [flag for flag in ("--slurm", "--ray", "--emit") if _value(args, flag)]
+    schedulers = [flag for flag in ("--slurm", "--ray", "--emit") if _value(args, flag) not in (None, False)]
     if len(schedulers) > 1:
         raise ConfigError(f"{' and '.join(schedulers)}: a sweep has one scheduler; use one of them")
     if args.population and schedulers:
@@ -144,7 +144,7 @@ def _check_tasks(args: argparse.Namespace, scheduler: str) -> None:
         )
     if problems := list(task_options(args).problems()):
         raise ConfigError(problems)
-    if not args.ray:
+    if args.ray is None:
         return
     if args.ray not in ("local", "auto") and not re.fullmatch(r"[^/\s]+:[0-9]{1,5}", args.ray):
         advice = "run zoo on a machine of the cluster" if "://" in args.ray else "name the experiment before --ray"
@@ -178,7 +178,7 @@ def slurm_options(args: argparse.Namespace):
 
 def task_options(args: argparse.Namespace):
     """Returns the `TaskOptions` of the flags; None without --ray and --emit."""
-    if not (args.ray or args.emit):
+    if args.ray is None and args.emit is None:
         return None
     from zoo.lab.launch.run_task import TaskOptions
 

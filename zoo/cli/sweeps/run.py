@@ -94,8 +94,9 @@ def run(args: argparse.Namespace) -> int:
         return workflow.run(experiment)
     except ConfigError as error:
         from zoo.cli.sweeps.named_arms import with_named_arms
+        from zoo.lab.planning.plan import InvalidPlan
 
-        if args.base:
+        if args.base and isinstance(error, InvalidPlan):
             hint = "fields that need each other are one feature: name them in a file, --groups FILE"
             raise ConfigError([*error.problems, hint]) from None
         raise with_named_arms(error, args) from None

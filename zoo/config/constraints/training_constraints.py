@@ -6,6 +6,7 @@ from typing import Any
 from zoo.config.fields import AUTO, chosen
 from zoo.config.kinds import FEED_FORWARD_KINDS, NORM_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.schedule_kinds import tail_start
+from zoo.config.scopes import layer_scopes
 
 
 def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -70,10 +71,9 @@ def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]])
         yield (f"{setting} would change what model.norm.kind={kind} normalises over; use one part, or another norm")
 
 
-def _check_expert_axis(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], devices: int) -> Iterator[str]:
+def _check_expert_axis(flat: dict[str, Any], devices: int) -> Iterator[str]:
     found = False
-    for scope, changes in {"model": {}, **scopes}.items():
-        merged = flat | changes
+    for scope, merged in layer_scopes(flat).items():
         if merged["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
             continue
         found, number = True, merged["model.ffn.experts.number"]
@@ -98,7 +98,7 @@ def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iter
         axes = "mesh.data x mesh.fsdp" + " x mesh.expert" * (expert > 1)
         yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of {axes}"
     if expert > 1:
-        yield from _check_expert_axis(flat, scopes, expert)
+        yield from _check_expert_axis(flat, expert)
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):

@@ -112,6 +112,9 @@ def _problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
             f"{EXPERTS}.chosen_groups={kept}: {kept * number // groups} experts are in so many groups, and "
             f"{EXPERTS}.per_token is {chosen}"
         )
+    if own["group_score"] != "top2" and (groups == 1 or number == groups):
+        groups_are = "all experts are one group" if groups == 1 else "a group is one expert"
+        yield f"{EXPERTS}.group_score={own['group_score']} has no effect: {groups_are}; leave it at top2"
     if own["shared_gate"] and not own["shared_dim"]:
         yield f"{EXPERTS}.shared_gate=true needs a shared expert; set {EXPERTS}.shared_dim"
     if own["renormalise"] and chosen == 1 and own["choice"] == "tokens":
@@ -137,7 +140,7 @@ def _expert_choice_problems(own: Mapping[str, Any], architecture: str) -> Iterat
             "causal model must not read; use tokens, or an encoder"
         )
     unused = {"renormalise": False, "groups": 1, "capacity_factor": 0, "bias_rate": 0, "balance_weight": 0,
-              "sequence_balance_weight": 0}  # fmt: skip
+              "sequence_balance_weight": 0, "group_score": "top2"}  # fmt: skip
     for name, neutral in unused.items():
         if own[name] != neutral:
             why = "a token may have no expert" if name == "renormalise" else "all experts have as many tokens"

@@ -193,8 +193,16 @@ def _residual_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[s
         yield f"model.norm.placement={flat[PLACEMENT]} weighs the residual connection; it needs model.residual=true"
 
 
+def _two_sublayer_problems(flat: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line for each kind of layers without a feed-forward layer."""
+    for path, value in flat.items():
+        if path.endswith(".ffn.kind") and path.startswith("model.") and value == "none":
+            yield f"{path}=none: {PLACEMENT}={flat[PLACEMENT]} counts a feed-forward layer in each layer; use another"
+
+
 def _deepnorm_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     yield from _residual_problems(flat, architecture)
+    yield from _two_sublayer_problems(flat)
     for name in ("scale_residual", "zero_outputs"):
         if flat[f"model.init.{name}"]:
             yield f"model.norm.placement=deepnorm has its own initial values; set model.init.{name}=false"
@@ -220,6 +228,7 @@ def _layerscale_problems(flat: Mapping[str, Any], architecture: str) -> Iterator
 
 def _stream_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
     yield from _residual_problems(flat, architecture)
+    yield from _two_sublayer_problems(flat)
     if flat["model.parametrization"] != "standard":
         yield (
             f"model.parametrization={flat['model.parametrization']} has no rule for the weights of streams of "

@@ -19,6 +19,7 @@ from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.results.schema import as_dict
 from zoo.nested import flatten
 from zoo.training.records.run_folder import RunFolder
+from zoo.training.runtime.folder_lock import is_held
 
 _TEACHER = "objective.distillation.teacher"
 
@@ -215,12 +216,16 @@ def archive_sweep(folder: Path) -> Path | None:
     """Archives an earlier sweep in `folder`; returns its new path, or None if the folder is empty.
 
     Raises:
-        ConfigError: another process holds the folder.
+        ConfigError: another process holds the folder or a run in it.
     """
     with contextlib.ExitStack() as locks:
         locks.enter_context(contextlib.closing(SweepLock(folder)))
         # Tuning runs that outlive a killed `zoo run` hold only the lock of their own folder.
         if (folder / TUNING_FOLDER).is_dir():
             locks.enter_context(contextlib.closing(SweepLock(folder / TUNING_FOLDER)))
+        # Attempts that another scheduler started hold only the locks of their runs.
+        parts = [each for each in (folder, folder / TUNING_FOLDER) if each.is_dir()]
+        if held := [run.name for part in parts for run in sorted(part.iterdir()) if run.is_dir() and is_held(run)]:
+            raise ConfigError(f"{folder}: {listed(held, 3)} still trains; stop it before --fresh")
         has_content = any(entry.name != ".lock" for entry in folder.iterdir())
         return archive_folder(folder) if has_content else None

@@ -38,7 +38,7 @@ def import_ray():
         import ray
 
         # A folder of this name on the path imports, too, as a package without contents.
-        ray.__version__  # noqa: B018
+        ray.init  # noqa: B018
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"--ray needs the package ray, which cannot be imported ({one_line(error)}): pip install ray"

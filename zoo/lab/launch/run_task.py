@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.errors import ConfigError, not_writable
+from zoo.errors import not_writable, shown
 from zoo.files import write_atomic
 from zoo.lab.launch.cpu_processes import MEMORY_OF_A_PROCESS
 from zoo.lab.launch.worker import write_config
@@ -64,6 +64,8 @@ class TaskOptions:
             yield f"--gpus-per-node {self.gpus!r}: with --ray and --emit a number of GPUs, such as 1"
         if self.memory is not None and not re.fullmatch(r"[0-9]{1,9}[KMGT]?", self.memory):
             yield f"--mem {self.memory!r}: expected a size such as 16G"
+        if self.emit is not None:
+            yield from _path_problems(self.emit)
 
     def resources_of(self, run: PlannedRun, gpus_there: bool, threads: int | None) -> Resources:
         """Returns the resources of a run.
@@ -164,6 +166,26 @@ def json_lines(tasks: Iterable[RunTask]) -> str:
     return "".join(json.dumps(task.record()) + "\n" for task in tasks)
 
 
+def _path_problems(path: Path) -> Iterator[str]:
+    """Yields what is wrong with a file that tasks are to be written to."""
+    if path.is_dir() or not path.name:
+        yield f"--emit {shown(str(path))}: expected a file, and this is a folder"
+    elif not path.parent.is_dir():
+        yield f"--emit {path}: there is no folder {path.parent}"
+    elif path.exists() and not _holds_tasks(path):
+        yield f"--emit {path}: this file was not written by --emit, and would be lost; name another one"
+
+
+def _holds_tasks(path: Path) -> bool:
+    """Returns whether a file is empty or begins with a task."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            line = file.readline()
+        return not line or {"argv", "folder"} <= json.loads(line).keys()
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def emit_tasks(path: Path, tasks: Sequence[RunTask], runs: Iterable[PlannedRun], sweep: Path) -> None:
     """Writes the configs of runs into their folders and their tasks to a file of JSON lines.
 
@@ -172,8 +194,6 @@ def emit_tasks(path: Path, tasks: Sequence[RunTask], runs: Iterable[PlannedRun],
     """
     for run in runs:
         write_config(sweep, run)
-    if not path.parent.is_dir():
-        raise ConfigError(f"--emit {path}: there is no folder {path.parent}")
     try:
         write_atomic(path, json_lines(tasks))
     except OSError as error:

@@ -551,5 +551,5 @@ def emission_lines(path: Path, folder: Path, count: int, continues: bool) -> lis
     after = "writes what follows from them, or the report" if continues else "writes the report"
     return [
         f"written: {count} runs to {path}, in {folder}",
-        f"when they have ended, the same command {after}; zoo status {folder} shows their progress",
+        f"when they have ended, the same command (without --fresh) {after}; zoo status {folder} shows their progress",
     ]

@@ -109,7 +109,8 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
             if not (matching := [path for path in different if fnmatchcase(path, pattern)]):
                 near = did_you_mean(pattern, different)
                 problems.append(f"group {name}: {shown(pattern)} is no field in which the configs differ{near}")
-            problems += [f"{path} is in group {named[path]} and in group {name}" for path in matching if path in named]
+            others = {path: named[path] for path in matching if named.get(path, name) != name}
+            problems += [f"{path} is in group {other} and in group {name}" for path, other in others.items()]
             named |= dict.fromkeys(matching, name)
     if problems:
         raise ConfigError(problems)
@@ -117,7 +118,11 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
     found: Features = {name: {} for name in groups}
     for path, (_, value) in different.items():
         feature = named.get(path) or short_name(_first(path, rest))
+        if path not in named and feature in groups:
+            problems.append(f"group {feature} has the name of a feature that it does not contain, {path}; rename it")
         found.setdefault(feature, {})[path] = value
+    if problems:
+        raise ConfigError(problems)
     return found
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zoo.lab.formatting import confidence_level, difference_columns
+from zoo.lab.formatting import confidence_level, count, difference_columns
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
@@ -105,12 +105,12 @@ def gain_lines(sweep: SweepResults) -> list[str]:
     A pair is named if its p value is below the level after correction for the number of pairs (Holm).
     """
     found = feature_gains(sweep)
-    if found is None or found.together.n == 0:
+    if found is None or not any(one.n for one in (*found.each.values(), found.together)):
         return []
     level, metric = confidence_level(sweep.alpha), sweep.metric
     how = "added to the base" if found.adds else "left out of the recipe"
     everything = [*found.each.values(), found.together, found.remainder]
-    texts = [_text(one) for one in everything]
+    texts = [_text(one, len(sweep.seeds)) for one in everything]
     each = "; ".join(f"{name} {text}" for name, text in zip(found.each, texts, strict=False))
     lines = [
         f"gain in {metric} of each feature, {how} ({level} intervals; positive: better with it): {each}",
@@ -119,12 +119,19 @@ def gain_lines(sweep: SweepResults) -> list[str]:
     if found.pairs:
         corrected = holm([one.p for one in found.pairs.values()])
         clear = {pair: one for (pair, one), p in zip(found.pairs.items(), corrected, strict=True) if p < sweep.alpha}
-        named = "; ".join(f"{SEPARATOR.join(pair)} {_text(one)}" for pair, one in clear.items())
+        named = "; ".join(f"{SEPARATOR.join(pair)} {_text(one, len(sweep.seeds))}" for pair, one in clear.items())
         rest = "no pair gains clearly more or less than its two features"
         lines.append(f"what does not add up, of {len(found.pairs)} pairs with arms of their own: {named or rest}")
     return lines
 
 
-def _text(difference: PairedDifference) -> str:
+def _text(difference: PairedDifference, seeds: int) -> str:
+    """Returns a gain with its interval, and how many seeds have it where some of their runs diverged
+    or are not done.
+    """
+    if not difference.n:
+        return f"unknown (0 of {count(seeds, 'seed')} with finite values)"
     (mean,), (between,) = difference_columns([(difference.mean, difference.low, difference.high)])
-    return f"{mean} ({between})" if difference.n > 1 else mean
+    notes = [between] if difference.n > 1 else []
+    notes += [f"{difference.n} of {count(seeds, 'seed')} with finite values"] if difference.n < seeds else []
+    return f"{mean} ({'; '.join(notes)})" if notes else mean
