@@ -1,5 +1,6 @@
 """`zoo run --ray` and `zoo run --emit`, with stand-ins for training and for Ray."""
 
+import contextlib
 import json
 import re
 import socket
@@ -13,6 +14,7 @@ import pytest
 from tests.support.ray_stand_in import Ray
 from zoo import config
 from zoo.lab.launch import attempt, ray_pool
+from zoo.training.runtime.folder_lock import lock_run_folder
 
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
 fake = stages.fake
@@ -187,6 +189,30 @@ def test_what_ray_itself_fails_is_the_reason(zoo, ray, tmp_path):
     status = json.loads((tmp_path / "runs/staged/start=fresh-seed1/status.json").read_text())
     assert (status["state"], status["reason"]) == ("failed", "'the cluster has no such machine'")
     assert json.loads((tmp_path / "runs/staged/start=fresh-seed0/status.json").read_text())["state"] == "done"
+
+
+def test_a_task_that_fails_after_its_run_is_done_leaves_the_status(zoo, ray, tmp_path, monkeypatch):
+    ray()
+
+    def body(argv, *needed):
+        make_attempt([word for word in argv if word != "--end-with-parent"])
+        raise RuntimeError("the machine was lost")
+
+    monkeypatch.setattr(ray_pool, "_task_body", lambda: body)
+    code, out, _ = zoo("run", "norms.py", "--ray")
+    assert (code, "the machine was lost" in out) == (0, False)
+    states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("runs/norms/*/status.json")]
+    assert states == ["done"] * 8
+
+
+def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(zoo, ray, tmp_path):
+    ray(fails=["start=fresh-seed1"])
+    run = tmp_path / "runs/staged/start=fresh-seed1"
+    with contextlib.closing(lock_run_folder(run)):
+        code, out, _ = zoo("run", "staged.py", "--ray")
+    assert code == 1
+    assert "has no such machine'; another process still trains the run" in out
+    assert not (run / "status.json").exists()
 
 
 def test_runs_that_fit_no_machine_are_named(zoo, ray):
