@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.ray_stand_in import Ray
 from zoo import config
-from zoo.lab.launch import attempt, ray_pool
+from zoo.lab.launch import attempt, ray_pool, workflow
 from zoo.training.runtime.folder_lock import lock_run_folder
 
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
@@ -151,6 +151,9 @@ def test_ray_starts_tasks_after_their_prerequisites(zoo, ray, tmp_path):
     assert options["memory"] > 1024 * MIB
     (_, init), last = found.calls
     assert (init["address"], last) == ("local", ("shutdown", {}))
+    # Nothing is left, so no cluster is started.
+    assert zoo("run", "staged.py", "--ray")[0] == 0
+    assert len(found.calls) == 2
 
 
 @pytest.mark.promise(reason="tuned sweeps are run by each scheduler")
@@ -266,8 +269,10 @@ def test_ray_that_is_not_installed_is_one_line(zoo, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, monkeypatch):
+def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, tmp_path, monkeypatch):
     found = ray()
+    # The cluster is looked for before data are read and anything is written.
+    monkeypatch.setattr(workflow, "load_data", lambda *arguments, **options: pytest.fail("data are read"))
 
     def init(**options):
         raise ConnectionError("Could not find any running Ray instance.\nPlease specify the one to connect to")
@@ -279,6 +284,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, monkeypatch):
     # At an address where nobody listens, Ray itself would try for minutes.
     line = "error: --ray 127.0.0.1:1: no Ray cluster answers: [Errno 111] Connection refused\n"
     assert zoo("run", "norms.py", "--ray", "127.0.0.1:1")[::2] == (2, line)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
