@@ -402,23 +402,25 @@ def test_each_step_of_a_job_has_its_own_port():
     assert from_slurm({"SLURM_JOB_ID": "3", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}) is None
 
 
-def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch):
+# sbatch refuses the second script: that of another array, or that of the job which goes on.
+@pytest.mark.parametrize(("array_size", "continuation", "recorded"), [(2, (), 2), (4, ("run", "it.py"), 4)])
+def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch, array_size, continuation, recorded):
     bin = tmp_path / "bin"
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
-    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", 2)
+    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", array_size)
     program(
         bin,
         "sbatch",
         "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12",
     )
     with pytest.raises(ConfigError) as caught:
-        SlurmLauncher("x", replace(SlurmOptions(), qos="no")).launch(runs, tmp_path)
+        SlurmLauncher("x", replace(SlurmOptions(), qos="no"), continuation=continuation).launch(runs, tmp_path)
     assert caught.value.problems == [
         "sbatch: Batch job submission failed: Invalid qos",
         "jobs 12 were submitted before; scancel cancels them",
     ]
-    assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:2]}
+    assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:recorded]}
     assert [path.name for path in (tmp_path / "slurm").glob("*.sh")] == ["1.sh"]
 
 
