@@ -5,8 +5,10 @@ output goes to log.txt there, and records the outcome. SIGTERM asks it to save.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoo.arguments import Parser
-from zoo.errors import Diverged, Preempted, reported
+from zoo.errors import ConfigError, Diverged, Preempted, ZooError, reported, shortened
 from zoo.lab.launch.run_outcome import (
     ATTEMPT_FILE,
     STUCK,
@@ -27,6 +29,7 @@ from zoo.lab.launch.run_outcome import (
 from zoo.lab.launch.stop_signals import StopSignals
 from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.worker import train_command
+from zoo.training.records.run_folder import FolderState
 from zoo.training.records.threads import THREADS
 from zoo.training.runtime.folder_lock import is_held
 
@@ -69,16 +72,31 @@ class Attempt:
             if self._wait_for_holder():
                 state = read_folder(self._folder).state
                 if state.finished:
-                    return 0 if state.name == "done" else Diverged.exit_code
+                    return _exit_code(state)
             if self._signals.stopped:
                 return Preempted.exit_code
             # An attempt that was lost with its machine has left this file.
             if (self._folder / ATTEMPT_FILE).exists() and is_stuck(read_folder(self._folder)):
-                (self._folder / ATTEMPT_FILE).unlink()
                 return self._fail(f"{STUCK}; {ADVICE}")
             code = record_outcome(self._folder, self._train(), ADVICE)
             (self._folder / ATTEMPT_FILE).unlink(missing_ok=True)
             return code
+
+    def fail_by(self, error: OSError) -> int:
+        """Records an error of the system outside the run, such as a folder that this machine lacks;
+        returns the exit code.
+
+        Raises:
+            ZooError: the line that was recorded, if the run has not ended all the same.
+        """
+        state = read_folder(self._folder).state
+        if state.finished:
+            return _exit_code(state)
+        reason = f"{shortened(str(error.filename or self._folder))}: {error.strerror or error} on {platform.node()}"
+        # The same disk may be full, or gone.
+        with contextlib.suppress(OSError):
+            self._fail(reason)
+        raise ZooError(reason) from error
 
     def _train(self) -> int:
         """Trains the run; returns the exit code as a shell gives it."""
@@ -113,8 +131,14 @@ class Attempt:
         return waited
 
     def _fail(self, reason: str) -> int:
-        write_status(self._folder, "failed", planned_steps(read_folder(self._folder)), reason)
+        if write_status(self._folder, "failed", planned_steps(read_folder(self._folder)), reason):
+            (self._folder / ATTEMPT_FILE).unlink(missing_ok=True)
         return 1
+
+
+def _exit_code(state: FolderState) -> int:
+    """Returns the exit code of an attempt whose run has ended."""
+    return 0 if state.name == "done" else Diverged.exit_code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -136,9 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.end_with_parent:
         end_with_parent()
-    if args.directory:
-        os.chdir(args.directory)
-    return Attempt(args.folder, {THREADS: str(args.threads)} if args.threads else {}).run(args.after)
+    if not args.folder.is_dir():
+        raise ConfigError(f"{args.folder}: no such folder on {platform.node()}; all machines share the sweep's folder")
+    attempt = Attempt(args.folder, {THREADS: str(args.threads)} if args.threads else {})
+    try:
+        if args.directory:
+            os.chdir(args.directory)
+        return attempt.run(args.after)
+    except OSError as error:
+        return attempt.fail_by(error)
 
 
 if __name__ == "__main__":
