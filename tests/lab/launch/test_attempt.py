@@ -149,6 +149,7 @@ def test_a_signal_lets_the_run_save_and_a_second_one_kills_it(run, monkeypatch):
     (run / "status.json").unlink()
     thread = send(0.2, run, signal.SIGTERM, signal.SIGTERM)
     assert attempt.main([str(run)]) == 137
+    assert status(run) == ("failed", "killed by a second signal")
     thread.join()
 
 

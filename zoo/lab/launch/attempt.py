@@ -20,6 +20,7 @@ from zoo.arguments import Parser
 from zoo.errors import ConfigError, Diverged, Preempted, ZooError, reported, shortened
 from zoo.lab.launch.run_outcome import (
     ATTEMPT_FILE,
+    KILLED_BY_SYSTEM,
     STUCK,
     is_stuck,
     planned_steps,
@@ -34,6 +35,7 @@ from zoo.training.records.threads import THREADS
 from zoo.training.runtime.folder_lock import is_held
 
 POLL_SECONDS = 0.1
+KILLED_BY_USER = "killed by a second signal"
 ADVICE = "it may need more memory, or a smaller training.checkpoint_every"
 # Request of prctl(2): the signal that a process gets when its parent ends.
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -56,6 +58,8 @@ class Attempt:
     def __init__(self, folder: Path, variables: Mapping[str, str]):
         self._folder, self._variables = folder, variables
         self._process: subprocess.Popen | None = None
+        # Whether the process was killed here, and not by the system.
+        self._killed = False
         self._signals = StopSignals(self._stop)
 
     def run(self, needs: Sequence[str]) -> int:
@@ -78,7 +82,9 @@ class Attempt:
             # An attempt that was lost with its machine has left this file.
             if (self._folder / ATTEMPT_FILE).exists() and is_stuck(read_folder(self._folder)):
                 return self._fail(f"{STUCK}; {ADVICE}")
-            code = record_outcome(self._folder, self._train(), ADVICE)
+            code = self._train()
+            why = KILLED_BY_USER if self._killed else KILLED_BY_SYSTEM
+            code = record_outcome(self._folder, code, ADVICE, why)
             (self._folder / ATTEMPT_FILE).unlink(missing_ok=True)
             return code
 
@@ -118,6 +124,7 @@ class Attempt:
 
     def _stop(self, again: bool) -> None:
         if self._process is not None:
+            self._killed |= again
             (self._process.kill if again else self._process.terminate)()
 
     def _wait_for_holder(self) -> bool:
