@@ -177,6 +177,8 @@ def test_a_preempted_run_is_requeued(task):
     code, calls, run = task(75, {"state": "preempted", "step": 7, "steps": 40, "reason": "stopped at step 7"})
     assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["reason"] == "stopped at step 7"
+    # Another scheduler that goes on would count the stop again.
+    assert not (run / ".attempt").exists()
 
 
 def test_the_status_decides_if_srun_killed_the_process_that_wrote_it(task):
@@ -227,6 +229,7 @@ def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(task, sta
         assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
         assert (run / "status.json").exists() == (status is not None)
         assert not write_status(run, "failed", 40, "boom")
+        assert (run / ".attempt").exists()
     assert task(2, status)[:2] == (2, [])
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
 
