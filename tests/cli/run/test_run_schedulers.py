@@ -297,7 +297,7 @@ def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
             assert "%j" in folder
 
         def update_parameters(self, **parameters):
-            assert parameters["gpus_per_node"] == 0
+            assert parameters["gpus_per_node"] == 1
 
         def map_array(self, function, values):
             results = [function(value) for value in values]
@@ -305,8 +305,8 @@ def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
 
     def sweep(words):
         # The example's experiment is another one.
-        assert (words[:2], words[-2]) == (["zoo", "run"], "--emit")
-        code, _, err = zoo("run", "staged.py", *words[-2:])
+        assert (words[:2], words[3]) == (["zoo", "run"], "--until-decided")
+        code, _, err = zoo("run", "staged.py", *words[4:])
         assert (code, err) == (0, "")
         return code
 
