@@ -1,6 +1,7 @@
 """The examples of docs/clusters.md, as far as they can be checked without a cluster."""
 
 import argparse
+import ast
 import re
 import shlex
 import subprocess
@@ -36,6 +37,13 @@ def parsed(command):
 @pytest.mark.parametrize("command", re.findall(r"^zoo run [^#\n]*--(?:ray|slurm)[^#\n]*", PAGE, re.MULTILINE))
 def test_commands_can_be_parsed(command):
     assert isinstance(parsed(command), argparse.Namespace)
+
+
+def test_submitit_example():
+    (words,) = re.findall(r"^SWEEP = (.+)$", PAGE, re.MULTILINE)
+    args = parsed(shlex.join(ast.literal_eval(words)))
+    # The machine that writes the tasks may have no GPU, and those that train them have.
+    assert (args.gpus_per_node, args.emit) == ("1", Path("tasks.jsonl"))
 
 
 def test_kuberay_example():

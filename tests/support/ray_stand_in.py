@@ -26,6 +26,8 @@ class Ray:
         tasks: {name: (options, number of arguments that are results of other tasks)} of the tasks.
     """
 
+    __version__ = "2.60.0"
+
     def __init__(self, gpus=0, fails=()):
         self.calls, self.tasks, self._fails = [], {}, fails
         self._machine = {"CPU": 4.0, "GPU": float(gpus), "memory": float(1 << 34)}

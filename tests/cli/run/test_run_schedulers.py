@@ -1,5 +1,6 @@
 """`zoo run --ray` and `zoo run --emit`, with stand-ins for training and for Ray."""
 
+import contextlib
 import json
 import re
 import socket
@@ -12,7 +13,8 @@ import pytest
 
 from tests.support.ray_stand_in import Ray
 from zoo import config
-from zoo.lab.launch import attempt, ray_pool
+from zoo.lab.launch import attempt, ray_pool, workflow
+from zoo.training.runtime.folder_lock import lock_run_folder
 
 stages = config.import_file(Path(__file__).with_name("test_run_stages.py"), "helper")
 fake = stages.fake
@@ -149,6 +151,9 @@ def test_ray_starts_tasks_after_their_prerequisites(zoo, ray, tmp_path):
     assert options["memory"] > 1024 * MIB
     (_, init), last = found.calls
     assert (init["address"], last) == ("local", ("shutdown", {}))
+    # Nothing is left, so no cluster is started.
+    assert zoo("run", "staged.py", "--ray")[0] == 0
+    assert len(found.calls) == 2
 
 
 @pytest.mark.promise(reason="tuned sweeps are run by each scheduler")
@@ -187,6 +192,30 @@ def test_what_ray_itself_fails_is_the_reason(zoo, ray, tmp_path):
     status = json.loads((tmp_path / "runs/staged/start=fresh-seed1/status.json").read_text())
     assert (status["state"], status["reason"]) == ("failed", "'the cluster has no such machine'")
     assert json.loads((tmp_path / "runs/staged/start=fresh-seed0/status.json").read_text())["state"] == "done"
+
+
+def test_a_task_that_fails_after_its_run_is_done_leaves_the_status(zoo, ray, tmp_path, monkeypatch):
+    ray()
+
+    def body(argv, *needed):
+        make_attempt([word for word in argv if word != "--end-with-parent"])
+        raise RuntimeError("the machine was lost")
+
+    monkeypatch.setattr(ray_pool, "_task_body", lambda: body)
+    code, out, _ = zoo("run", "norms.py", "--ray")
+    assert (code, "the machine was lost" in out) == (0, False)
+    states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("runs/norms/*/status.json")]
+    assert states == ["done"] * 8
+
+
+def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(zoo, ray, tmp_path):
+    ray(fails=["start=fresh-seed1"])
+    run = tmp_path / "runs/staged/start=fresh-seed1"
+    with contextlib.closing(lock_run_folder(run)):
+        code, out, _ = zoo("run", "staged.py", "--ray")
+    assert code == 1
+    assert "has no such machine'; another process still trains the run" in out
+    assert not (run / "status.json").exists()
 
 
 def test_runs_that_fit_no_machine_are_named(zoo, ray):
@@ -240,8 +269,10 @@ def test_ray_that_is_not_installed_is_one_line(zoo, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, monkeypatch):
+def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, tmp_path, monkeypatch):
     found = ray()
+    # The cluster is looked for before data are read and anything is written.
+    monkeypatch.setattr(workflow, "load_data", lambda *arguments, **options: pytest.fail("data are read"))
 
     def init(**options):
         raise ConnectionError("Could not find any running Ray instance.\nPlease specify the one to connect to")
@@ -253,6 +284,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(zoo, ray, monkeypatch):
     # At an address where nobody listens, Ray itself would try for minutes.
     line = "error: --ray 127.0.0.1:1: no Ray cluster answers: [Errno 111] Connection refused\n"
     assert zoo("run", "norms.py", "--ray", "127.0.0.1:1")[::2] == (2, line)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
@@ -265,7 +297,7 @@ def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
             assert "%j" in folder
 
         def update_parameters(self, **parameters):
-            assert parameters["gpus_per_node"] == 0
+            assert parameters["gpus_per_node"] == 1
 
         def map_array(self, function, values):
             results = [function(value) for value in values]
@@ -273,8 +305,8 @@ def test_the_example_with_submitit_trains_a_sweep(zoo, tmp_path, monkeypatch):
 
     def sweep(words):
         # The example's experiment is another one.
-        assert (words[:2], words[-2]) == (["zoo", "run"], "--emit")
-        code, _, err = zoo("run", "staged.py", *words[-2:])
+        assert (words[:2], words[3]) == (["zoo", "run"], "--until-decided")
+        code, _, err = zoo("run", "staged.py", *words[4:])
         assert (code, err) == (0, "")
         return code
 

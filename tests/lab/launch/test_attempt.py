@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -68,6 +69,22 @@ def test_threads_and_working_directory_are_those_of_the_flags(run, tmp_path, mon
     assert (tmp_path / "seen").read_text() == f"3 {tmp_path}"
 
 
+def test_a_machine_without_the_folders_is_one_line(run, tmp_path, capsys):
+    absent = tmp_path / "elsewhere"
+    line = f"{absent}: No such file or directory on {platform.node()}"
+    assert attempt.main([str(run), f"--directory={absent}"]) == 1
+    assert status(run) == ("failed", line)
+    assert capsys.readouterr().err == f"error: {line}\n"
+    assert attempt.main([str(absent), "--after=first"]) == 2
+    line = f"{absent}: no such folder on {platform.node()}; all machines share the sweep's folder"
+    assert capsys.readouterr().err == f"error: {line}\n"
+    assert not absent.exists()
+    # A run that has ended keeps its status.
+    (run / "status.json").write_text('{"state": "done", "step": 40, "steps": 40, "reason": null}')
+    assert attempt.main([str(run), f"--directory={absent}"]) == 0
+    assert status(run) == ("done", None)
+
+
 def test_a_prerequisite_that_is_not_done_is_the_reason(run):
     assert attempt.main([str(run), "--after=first"]) == 1
     assert status(run) == ("failed", "it starts from first, which is missing")
@@ -132,6 +149,7 @@ def test_a_signal_lets_the_run_save_and_a_second_one_kills_it(run, monkeypatch):
     (run / "status.json").unlink()
     thread = send(0.2, run, signal.SIGTERM, signal.SIGTERM)
     assert attempt.main([str(run)]) == 137
+    assert status(run) == ("failed", "killed by a second signal")
     thread.join()
 
 

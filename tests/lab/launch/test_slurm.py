@@ -177,6 +177,8 @@ def test_a_preempted_run_is_requeued(task):
     code, calls, run = task(75, {"state": "preempted", "step": 7, "steps": 40, "reason": "stopped at step 7"})
     assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
     assert json.loads((run / "status.json").read_text())["reason"] == "stopped at step 7"
+    # Another scheduler that goes on would count the stop again.
+    assert not (run / ".attempt").exists()
 
 
 def test_the_status_decides_if_srun_killed_the_process_that_wrote_it(task):
@@ -227,6 +229,7 @@ def test_the_status_of_a_run_that_another_process_trains_is_left_to_it(task, sta
         assert (code, calls) == (75, ["scontrol requeue 70_1", "sleep 600"])
         assert (run / "status.json").exists() == (status is not None)
         assert not write_status(run, "failed", 40, "boom")
+        assert (run / ".attempt").exists()
     assert task(2, status)[:2] == (2, [])
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
 
@@ -402,23 +405,25 @@ def test_each_step_of_a_job_has_its_own_port():
     assert from_slurm({"SLURM_JOB_ID": "3", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}) is None
 
 
-def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch):
+# sbatch refuses the second script: that of another array, or that of the job which goes on.
+@pytest.mark.parametrize(("array_size", "continuation", "recorded"), [(2, (), 2), (4, ("run", "it.py"), 4)])
+def test_jobs_submitted_before_an_error_are_reported(runs, tmp_path, monkeypatch, array_size, continuation, recorded):
     bin = tmp_path / "bin"
     bin.mkdir()
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
-    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", 2)
+    monkeypatch.setattr("zoo.lab.launch.slurm.MAX_ARRAY_SIZE", array_size)
     program(
         bin,
         "sbatch",
         "[ -e once ] && { echo 'sbatch: error: Batch job submission failed: Invalid qos' >&2; exit 1; }; >once; echo 12",
     )
     with pytest.raises(ConfigError) as caught:
-        SlurmLauncher("x", replace(SlurmOptions(), qos="no")).launch(runs, tmp_path)
+        SlurmLauncher("x", replace(SlurmOptions(), qos="no"), continuation=continuation).launch(runs, tmp_path)
     assert caught.value.problems == [
         "sbatch: Batch job submission failed: Invalid qos",
         "jobs 12 were submitted before; scancel cancels them",
     ]
-    assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:2]}
+    assert set(read_jobs(tmp_path)) == {run.folder for run in runs[:recorded]}
     assert [path.name for path in (tmp_path / "slurm").glob("*.sh")] == ["1.sh"]
 
 

@@ -5,8 +5,10 @@ output goes to log.txt there, and records the outcome. SIGTERM asks it to save.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -15,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zoo.arguments import Parser
-from zoo.errors import Diverged, Preempted, reported
+from zoo.errors import ConfigError, Diverged, Preempted, ZooError, reported, shortened
 from zoo.lab.launch.run_outcome import (
     ATTEMPT_FILE,
+    KILLED_BY_SYSTEM,
     STUCK,
     is_stuck,
     planned_steps,
@@ -27,10 +30,12 @@ from zoo.lab.launch.run_outcome import (
 from zoo.lab.launch.stop_signals import StopSignals
 from zoo.lab.launch.sweep_folder import read_folder, write_status
 from zoo.lab.launch.worker import train_command
+from zoo.training.records.run_folder import FolderState
 from zoo.training.records.threads import THREADS
 from zoo.training.runtime.folder_lock import is_held
 
 POLL_SECONDS = 0.1
+KILLED_BY_USER = "killed by a second signal"
 ADVICE = "it may need more memory, or a smaller training.checkpoint_every"
 # Request of prctl(2): the signal that a process gets when its parent ends.
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -53,6 +58,8 @@ class Attempt:
     def __init__(self, folder: Path, variables: Mapping[str, str]):
         self._folder, self._variables = folder, variables
         self._process: subprocess.Popen | None = None
+        # Whether the process was killed here, and not by the system.
+        self._killed = False
         self._signals = StopSignals(self._stop)
 
     def run(self, needs: Sequence[str]) -> int:
@@ -69,16 +76,33 @@ class Attempt:
             if self._wait_for_holder():
                 state = read_folder(self._folder).state
                 if state.finished:
-                    return 0 if state.name == "done" else Diverged.exit_code
+                    return _exit_code(state)
             if self._signals.stopped:
                 return Preempted.exit_code
             # An attempt that was lost with its machine has left this file.
             if (self._folder / ATTEMPT_FILE).exists() and is_stuck(read_folder(self._folder)):
-                (self._folder / ATTEMPT_FILE).unlink()
                 return self._fail(f"{STUCK}; {ADVICE}")
-            code = record_outcome(self._folder, self._train(), ADVICE)
+            code = self._train()
+            why = KILLED_BY_USER if self._killed else KILLED_BY_SYSTEM
+            code = record_outcome(self._folder, code, ADVICE, why)
             (self._folder / ATTEMPT_FILE).unlink(missing_ok=True)
             return code
+
+    def fail_by(self, error: OSError) -> int:
+        """Records an error of the system outside the run, such as a folder that this machine lacks;
+        returns the exit code.
+
+        Raises:
+            ZooError: the line that was recorded, if the run has not ended all the same.
+        """
+        state = read_folder(self._folder).state
+        if state.finished:
+            return _exit_code(state)
+        reason = f"{shortened(str(error.filename or self._folder))}: {error.strerror or error} on {platform.node()}"
+        # The same disk may be full, or gone.
+        with contextlib.suppress(OSError):
+            self._fail(reason)
+        raise ZooError(reason) from error
 
     def _train(self) -> int:
         """Trains the run; returns the exit code as a shell gives it."""
@@ -100,6 +124,7 @@ class Attempt:
 
     def _stop(self, again: bool) -> None:
         if self._process is not None:
+            self._killed |= again
             (self._process.kill if again else self._process.terminate)()
 
     def _wait_for_holder(self) -> bool:
@@ -113,8 +138,14 @@ class Attempt:
         return waited
 
     def _fail(self, reason: str) -> int:
-        write_status(self._folder, "failed", planned_steps(read_folder(self._folder)), reason)
+        if write_status(self._folder, "failed", planned_steps(read_folder(self._folder)), reason):
+            (self._folder / ATTEMPT_FILE).unlink(missing_ok=True)
         return 1
+
+
+def _exit_code(state: FolderState) -> int:
+    """Returns the exit code of an attempt whose run has ended."""
+    return 0 if state.name == "done" else Diverged.exit_code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -136,9 +167,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.end_with_parent:
         end_with_parent()
-    if args.directory:
-        os.chdir(args.directory)
-    return Attempt(args.folder, {THREADS: str(args.threads)} if args.threads else {}).run(args.after)
+    if not args.folder.is_dir():
+        raise ConfigError(f"{args.folder}: no such folder on {platform.node()}; all machines share the sweep's folder")
+    attempt = Attempt(args.folder, {THREADS: str(args.threads)} if args.threads else {})
+    try:
+        if args.directory:
+            os.chdir(args.directory)
+        return attempt.run(args.after)
+    except OSError as error:
+        return attempt.fail_by(error)
 
 
 if __name__ == "__main__":

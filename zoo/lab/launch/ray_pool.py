@@ -230,7 +230,10 @@ class RayPool:
                 self._display.started([run], state.step)
 
     def _settle(self, ray, name: str, reference: Any) -> FolderState | None:
-        """Returns the state of a run whose task has ended; None if it was cancelled before it ran."""
+        """Returns the state of a run whose task has ended; None if it was cancelled before it ran.
+
+        Records why the task failed, unless the run has ended all the same or another process holds it.
+        """
         folder, problem = self._sweep / name, ""
         try:
             code, line = ray.get(reference)
@@ -241,8 +244,10 @@ class RayPool:
                 # A task's error has the original one as its cause.
                 problem = one_line(getattr(error, "cause", None) or error)
         state = read_folder(folder).state
-        if problem:
-            write_status(folder, "failed", self._runs[name].arm.steps, problem)
+        # Ray may lose the result of an attempt, or the attempt itself after the run has ended.
+        if problem and not state.finished:
+            if not write_status(folder, "failed", self._runs[name].arm.steps, problem):
+                problem += "; another process still trains the run"
             return FolderState("failed", state.step, problem)
         began = state.finished or name in self._display.progress.running
         return None if self.stopped and not began else state

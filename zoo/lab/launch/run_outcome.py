@@ -17,10 +17,11 @@ from zoo.training.runtime.folder_lock import is_held
 ATTEMPT_FILE, STOPS_FILE = ".attempt", "attempts.json"
 # A run that is stopped this often without progress counts as failed.
 MAX_STOPS_WITHOUT_PROGRESS = 3
+KILLED_BY_SYSTEM = "killed by SIGKILL, as the system does when memory runs out"
 STUCK = f"was stopped {MAX_STOPS_WITHOUT_PROGRESS} times at the same step"
 
 
-def record_outcome(folder: Path, code: int, advice: str) -> int:
+def record_outcome(folder: Path, code: int, advice: str, killed: str = KILLED_BY_SYSTEM) -> int:
     """Records the outcome of an attempt: writes status.json if the run could not and no other process
     trains it.
 
@@ -28,6 +29,7 @@ def record_outcome(folder: Path, code: int, advice: str) -> int:
         folder: of the run.
         code: exit code of the attempt, as a shell gives it.
         advice: what may help a run that makes no progress.
+        killed: why SIGKILL ended the attempt, if it did.
 
     Returns:
         The exit code for the scheduler: 75 if the run is to be started again.
@@ -50,7 +52,7 @@ def record_outcome(folder: Path, code: int, advice: str) -> int:
         # SLURM's SIGTERM may arrive before the run handles it.
         state = "preempted" if code == 128 + signal.SIGTERM else "failed"
         if code == 128 + signal.SIGKILL:
-            why += ", as the system does when memory runs out"
+            why = killed
     elif state == "failed" and code == 0:
         why = "ended without a status"
     state = written or state

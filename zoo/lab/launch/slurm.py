@@ -6,6 +6,7 @@ saves and ends with exit code 75, and its job requeues itself. The batch scripts
 sweep's folder.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -299,24 +300,14 @@ class SlurmLauncher:
                 f"--dependency=afterok:{':'.join(tasks[needed] for needed in array.needs)}",
                 "--kill-on-invalid-dep=yes",
             ]
-            try:
+            with _names_jobs(job_ids):
                 job = _submit(folder, path, waits if array.needs else [])
-            except ConfigError as error:
-                raise ConfigError(
-                    [
-                        *error.problems,
-                        *(
-                            [f"jobs {', '.join(job_ids)} were submitted before; scancel cancels them"]
-                            if job_ids
-                            else []
-                        ),
-                    ]
-                ) from error
             record_job(folder, job, path, [run.folder for run in array.runs], array.needs)
             tasks |= {run.folder: f"{job}_{index}" for index, run in enumerate(array.runs)}
             job_ids.append(job)
         if runs and self._continuation:
-            self._continue_after(folder, job_ids)
+            with _names_jobs(job_ids):
+                self._continue_after(folder, job_ids)
         return job_ids
 
     def _continue_after(self, folder: Path, job_ids: Sequence[str]) -> None:
@@ -341,6 +332,18 @@ class SlurmLauncher:
             for array in group_into_arrays(runs)
         ]
         return [array for array in left if array.runs]
+
+
+@contextlib.contextmanager
+def _names_jobs(job_ids: Sequence[str]) -> Iterator[None]:
+    """Adds to an error of its body which jobs are in the queue already."""
+    try:
+        yield
+    except ConfigError as error:
+        if not job_ids:
+            raise
+        before = f"jobs {', '.join(job_ids)} were submitted before; scancel cancels them"
+        raise ConfigError([*error.problems, before]) from error
 
 
 def _submit(folder: Path, script: Path, options: Sequence[str]) -> str:

@@ -119,6 +119,7 @@ class SweepWorkflow:
         self._fresh = options.fresh
         # Connections that last for several sweeps, such as tuning and the arms.
         self._connections = contextlib.ExitStack()
+        self._ray: RayCluster | None = None
 
     def run(self, experiment: Experiment) -> int:
         """Runs the experiment; returns the exit code, 1 if a run failed.
@@ -244,6 +245,9 @@ class SweepWorkflow:
         problems = [*self._gpu_problems(plan), *related_run_problems(self._new_configs(plan, folder))]
         if exists and (conflicts := find_conflicts(folder, plan.in_order)):
             problems += [*conflicts, _other_folder_hint(folder)]
+        if not problems and self._needs_ray(plan, folder):
+            # Data can take minutes, and --fresh moves a sweep: a wrong address is found before.
+            self._connect_ray()
         try:
             datasets = load_data(plan, folder if exists else None, read_only=self._options.dry_run)
         except (ConfigError, DataError) as error:
@@ -410,18 +414,30 @@ class SweepWorkflow:
         return (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
 
     def _ray_pool(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> RayPool:
-        there = self._ray.resources if pending else {}
+        there = self._connect_ray().resources if pending else {}
         tasks = self._make_tasks(plan, pending, folder, there.get("GPU", 0) > 0)
         if pending:
-            for line in self._ray.missing({task.resources for task in tasks}):
+            for line in self._connect_ray().missing({task.resources for task in tasks}):
                 self._say(line, "yellow")
         at_once = sum(there.get("CPU", 1) // task.resources.cpus for task in tasks[:1])
         return RayPool(pending, tasks, folder, self._display(plan, pending, folder, max(1, int(at_once))))
 
-    @functools.cached_property
-    def _ray(self) -> RayCluster:
-        """The cluster, which is connected or started when it is first needed."""
-        return self._connections.enter_context(RayCluster(self._options.tasks.ray))
+    def _needs_ray(self, plan: Plan, folder: Path) -> bool:
+        """Returns whether this command trains runs on a Ray cluster."""
+        options = self._options
+        if options.dry_run or not (options.tasks and options.tasks.ray):
+            return False
+        return self._fresh or any(plan.pending(lambda run: read_planned_state(folder, run).finished))
+
+    def _connect_ray(self) -> RayCluster:
+        """Returns the cluster, which is connected or started at the first call.
+
+        Raises:
+            ConfigError: no cluster answers.
+        """
+        if self._ray is None:
+            self._ray = self._connections.enter_context(RayCluster(self._options.tasks.ray))
+        return self._ray
 
     def _make_tasks(self, plan: Plan, pending: list[PlannedRun], folder: Path, gpus_there: bool) -> list[RunTask]:
         options = self._options.tasks
