@@ -114,15 +114,20 @@ def values_in(scope: str, flat: Mapping[str, Any]) -> dict[str, Any]:
     return {path: value for path, value in flat.items() if path in BY_PATH} | scopes_in(flat).get(scope, {})
 
 
-def layer_scopes(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def layer_scopes(flat: Mapping[str, Any], overrides: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Returns flat values as the layers of a model see them, by scope: of each kind in the pattern of
     layers, of both sides of an encoder-decoder, or of the model.
+
+    Args:
+        flat: values outside of scopes; others are left out.
+        overrides: those of each scope (`scopes_in`).
     """
+    base = {path: value for path, value in flat.items() if path in BY_PATH}
     if pattern := flat["model.layers.pattern"]:
         scopes = [f"{KINDS}.{name}" for name in dict.fromkeys(pattern)]
     else:
         scopes = list(SIDES) if flat["model.architecture"] == "encoder_decoder" else ["model"]
-    return {scope: values_in(scope, flat) for scope in scopes}
+    return {scope: base | overrides.get(scope, {}) for scope in scopes}
 
 
 def _model_in(scope: str, model: Mapping[str, Any], **more: Any) -> ml_collections.FrozenConfigDict:

@@ -151,8 +151,8 @@ def kernel_initializer(config: ResolvedConfig, scale: float = 1.0, transposed: b
 
 def output_initializer(config: ResolvedConfig, gain: float = 1.0) -> Initializer:
     """Returns the initializer of a sublayer's last matrix: that of `kernel_initializer`, divided by
-    the square root of the number of sublayers with `init.scale_residual` (GPT-2: 2 L), or 0 with
-    `init.zero_outputs`.
+    the square root of the number of sublayers with `init.scale_residual` (GPT-2: 2 L), as if all L
+    layers were of this kind, or 0 with `init.zero_outputs`.
 
     Args:
         config: the `model` part of the config.

@@ -71,9 +71,9 @@ def _check_accumulation(flat: dict[str, Any], scopes: dict[str, dict[str, Any]])
         yield (f"{setting} would change what model.norm.kind={kind} normalises over; use one part, or another norm")
 
 
-def _check_expert_axis(flat: dict[str, Any], devices: int) -> Iterator[str]:
+def _check_expert_axis(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], devices: int) -> Iterator[str]:
     found = False
-    for scope, merged in layer_scopes(flat).items():
+    for scope, merged in layer_scopes(flat, scopes).items():
         if merged["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
             continue
         found, number = True, merged["model.ffn.experts.number"]
@@ -98,7 +98,7 @@ def _check_mesh(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iter
         axes = "mesh.data x mesh.fsdp" + " x mesh.expert" * (expert > 1)
         yield f"data.batch_size={batch}{in_parts} is not divisible by the {rows} devices of {axes}"
     if expert > 1:
-        yield from _check_expert_axis(flat, expert)
+        yield from _check_expert_axis(flat, scopes, expert)
     for scope, changes in {"model": {}, **scopes}.items() if flat["model.architecture"] != "elmo" else ():
         merged = flat | changes
         for name in ("num_heads", "num_kv_heads", "num_query_heads", "cross_kv_heads"):

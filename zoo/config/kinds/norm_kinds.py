@@ -194,10 +194,9 @@ def _residual_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[s
 
 
 def _two_sublayer_problems(flat: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a line for each kind of layers without a feed-forward layer."""
-    for path, value in flat.items():
-        if path.endswith(".ffn.kind") and path.startswith("model.") and value == "none":
-            yield f"{path}=none: {PLACEMENT}={flat[PLACEMENT]} counts a feed-forward layer in each layer; use another"
+    """Yields a line if layers have no feed-forward layer."""
+    if flat["model.ffn.kind"] == "none":
+        yield f"model.ffn.kind=none: {PLACEMENT}={flat[PLACEMENT]} counts on a feed-forward layer in each layer"
 
 
 def _deepnorm_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from zoo import config as configs
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import FEED_FORWARD_KINDS
-from zoo.config.scopes import layer_scopes
+from zoo.config.scopes import layer_scopes, scopes_in
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
@@ -17,7 +17,8 @@ FRESH = ("/ffn/router/", "/ffn/shared/", "/ffn/shared_gate/", "/ffn/choice_bias/
 
 def _feed_forwards(config: ResolvedConfig) -> list[Mapping[str, Any]]:
     """Returns the fields of the model as each of its kinds of layers or sides sees them."""
-    return list(layer_scopes(flatten(config)).values())
+    flat = flatten(config)
+    return list(layer_scopes(flat, scopes_in(flat)).values())
 
 
 def _is_mixture(fields: Mapping[str, Any]) -> bool:
