@@ -7,6 +7,7 @@ import pytest
 
 from zoo.errors import ConfigError
 from zoo.interop import FAMILIES, importer_of, resolve_like
+from zoo.interop.config_export import export_config
 from zoo.interop.families import bodies, task_heads
 from zoo.interop.settings.importer import ACTIVATIONS, SettingsReader
 from zoo.interop.settings.shared_settings import layer_kind_fields
@@ -156,6 +157,19 @@ def test_window_patterns_of_each_class():
         "local_nope",
         "global",
     ]
+
+
+ONE_KIND = [("Lfm2ForCausalLM", {"full_attn_idxs": []}), ("Lfm2ForCausalLM", {}),
+            ("Qwen3NextForCausalLM", {"num_hidden_layers": 3}),
+            ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("class_name", "hf"), ONE_KIND)
+def test_models_with_one_kind_of_layers_are_read_and_written(class_name, hf):
+    config = resolve_like(class_name, hf, {"data.tokenizer.kind": "characters"})
+    assert not config.model.layers.pattern
+    for given in (None, hf):
+        assert export_config(class_name, config, given).problems == ()
 
 
 @pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])

@@ -44,6 +44,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
             "attention.num_heads": heads,
             "attention.num_kv_heads": settings["num_key_value_heads"],
             "attention.qk_norm": "head",
+            "attention.bias": False,
         },
     }
     fields = {
@@ -56,7 +57,6 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.norm.placement": "pre",
         "model.norm.epsilon": settings["norm_eps"],
         "model.position.kind": "none",
-        "model.attention.bias": False,
         "model.ffn.kind": "swiglu",
         "model.ffn.hidden_dim": _hidden_dim(settings),
         "model.ffn.bias": False,
