@@ -161,6 +161,9 @@ def test_window_patterns_of_each_class():
 
 ONE_KIND = [("Lfm2ForCausalLM", {"full_attn_idxs": []}), ("Lfm2ForCausalLM", {}),
             ("Qwen3NextForCausalLM", {"num_hidden_layers": 3}),
+            *((name, {"num_hidden_layers": 3, "first_k_dense_replace": 3} | more)
+              for name in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
+              for more in ({}, {"n_shared_experts": 0, "num_experts_per_tok": None, "n_group": None})),
             ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from zoo.interop.families.decoders.mixtures import (
     of_a_mixture,
     routed,
     shared,
+    where_mixed,
     with_dense_layers,
 )
 from zoo.interop.families.llama import COMMON, NORMS, common, gated, rope
@@ -75,9 +76,9 @@ def _fields(settings: SettingsReader) -> tuple[dict[str, Any], dict[str, Any]]:
     )
     if settings["attention_bias"] and settings["q_lora_rank"] is None:
         settings.reject("attention_bias", "without q_lora_rank the class has no bias in its queries")
-    if not settings["n_shared_experts"]:
+    if _mixed(settings) and not settings["n_shared_experts"]:
         settings.reject("n_shared_experts", "expected at least one")
-    if settings["num_experts_per_tok"] is None:
+    if _mixed(settings) and settings["num_experts_per_tok"] is None:
         settings.reject("num_experts_per_tok", "expected a number")
     for name in ("head_dim", "qk_head_dim"):  # Copies of the widths that transformers writes.
         settings.get(name)
@@ -96,6 +97,11 @@ def _fields(settings: SettingsReader) -> tuple[dict[str, Any], dict[str, Any]]:
         f"{EXPERTS}scale": settings["routed_scaling_factor"],
         f"{EXPERTS}shared_dim": settings["moe_intermediate_size"] * (settings["n_shared_experts"] or 0),
     }
+
+
+def _mixed(settings: SettingsReader) -> bool:
+    """Returns whether any layer has experts."""
+    return settings["first_k_dense_replace"] < settings["num_hidden_layers"]
 
 
 def _whole(settings: SettingsReader, fields: dict[str, Any], experts: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +124,7 @@ def deepseek_v2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
             f"{EXPERTS}chosen_groups": kept,
             **({f"{EXPERTS}group_score": "max"} if groups != 1 else {}),
         }
-        if groups is None or kept is None:
+        if _mixed(settings) and (groups is None or kept is None):
             settings.reject("n_group" if groups is None else "topk_group", "expected a number of groups")
     return _whole(settings, fields, experts)
 
@@ -239,13 +245,17 @@ def _shared_number(view: ConfigView) -> int:
 
 SETTINGS: dict[str, Setting] = {
     "intermediate_size": dense_width,
-    "moe_intermediate_size": lambda view: hidden_dim(of_a_mixture(view)),
     "first_k_dense_replace": lambda view: len(dense_layers(view)),
     "q_lora_rank": lambda view: view.model.attention.query_latent_dim or None,
     "kv_lora_rank": lambda view: view.model.attention.latent_dim,
     "qk_nope_head_dim": lambda view: view.model.attention.head_dim,
     "qk_rope_head_dim": lambda view: view.model.attention.rotary_dim,
     "v_head_dim": lambda view: view.model.attention.head_dim,
+    "rope_scaling": _rope_scaling,
+}
+# Those of layers with experts.
+MIXED: dict[str, Setting] = {
+    "moe_intermediate_size": lambda view: hidden_dim(of_a_mixture(view)),
     "n_routed_experts": experts_setting("number"),
     "n_shared_experts": _shared_number,
     "num_experts_per_tok": experts_setting("per_token"),
@@ -253,7 +263,9 @@ SETTINGS: dict[str, Setting] = {
     "routed_scaling_factor": experts_setting("scale"),
     "n_group": experts_setting("groups"),
     "topk_group": experts_setting("chosen_groups"),
-    "rope_scaling": _rope_scaling,
+}
+METHOD: dict[str, Setting] = {
+    "topk_method": lambda view: ("group_limited_" if of_a_mixture(view).ffn.experts.groups > 1 else "") + "greedy"
 }
 CLASSES = {
     "DeepseekV2ForCausalLM": Importer(
@@ -263,12 +275,7 @@ CLASSES = {
         model_type="deepseek_v2",
         prefix="model",
         deviations=lambda hf: _deviations(hf, scores=True),
-        custom_settings=SETTINGS
-        | {
-            "topk_method": lambda view: (
-                ("group_limited_" if of_a_mixture(view).ffn.experts.groups > 1 else "") + "greedy"
-            )
-        },
+        custom_settings=SETTINGS | where_mixed(MIXED | METHOD, V2),
     ),
     "DeepseekV3ForCausalLM": Importer(
         deepseek_v3_config,
@@ -278,6 +285,8 @@ CLASSES = {
         model_type="deepseek_v3",
         prefix="model",
         deviations=lambda hf: _deviations(hf, scores=False),
-        custom_settings=SETTINGS | {"rope_interleave": lambda view: view.model.position.layout == "interleaved"},
+        custom_settings=SETTINGS
+        | where_mixed(MIXED, V3)
+        | {"rope_interleave": lambda view: view.model.position.layout == "interleaved"},
     ),
 }

@@ -223,6 +223,19 @@ def experts_setting(name: str) -> Setting:
     return lambda view: of_a_mixture(view).ffn.experts[name]
 
 
+def where_mixed(settings: Mapping[str, Setting], defaults: Mapping[str, Any]) -> dict[str, Setting]:
+    """Returns settings of layers with experts. Without such layers they change nothing, and are what
+    was imported, or else the class's defaults.
+    """
+
+    def kept(name: str, read: Setting) -> Setting:
+        return lambda view: (
+            view.given.get(name, defaults[name]) if len(dense_layers(view)) == len(view.layers) else read(view)
+        )
+
+    return {name: kept(name, read) for name, read in settings.items()}
+
+
 def dense_layers(view: ConfigView) -> list[int]:
     """Returns the numbers of the layers without experts."""
     return [number for number, layer in enumerate(view.layers) if layer.ffn.kind != "moe"]
