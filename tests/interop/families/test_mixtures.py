@@ -113,8 +113,10 @@ def test_groups_of_v2_count_by_their_best_expert_and_only_with_its_method():
     experts = limited.model.ffn.experts
     assert (experts.groups, experts.chosen_groups, experts.group_score) == (8, 3, "max")
     assert resolve_like("DeepseekV2ForCausalLM", groups, CHARACTERS).model.ffn.experts.groups == 1
-    with pytest.raises(ConfigError, match="n_group=None: expected a number of groups"):
-        resolve_like("DeepseekV2ForCausalLM", {"topk_method": "group_limited_greedy"})
+    for name, settings in (("V2", {"topk_method": "group_limited_greedy"}), ("V3", dict.fromkeys(groups))):
+        with pytest.raises(ConfigError, match="n_group=None: expected a number of groups") as caught:
+            resolve_like(f"Deepseek{name}ForCausalLM", settings)
+        assert caught.value.problems[1:] == ["topk_group=None: expected a number of groups"]
 
 
 @pytest.mark.parametrize(("settings", "message"), [

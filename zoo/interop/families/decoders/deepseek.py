@@ -104,6 +104,20 @@ def _mixed(settings: SettingsReader) -> bool:
     return settings["first_k_dense_replace"] < settings["num_hidden_layers"]
 
 
+def _groups(settings: SettingsReader, read: bool) -> dict[str, Any]:
+    """Returns the fields of groups of experts.
+
+    Args:
+        settings: the config's settings.
+        read: whether the class reads them, and refuses None.
+    """
+    given = {name: settings[name] for name in ("n_group", "topk_group")}
+    for name, value in given.items():
+        if value is None and read and _mixed(settings):
+            settings.reject(name, "expected a number of groups")
+    return {f"{EXPERTS}groups": given["n_group"], f"{EXPERTS}chosen_groups": given["topk_group"]}
+
+
 def _whole(settings: SettingsReader, fields: dict[str, Any], experts: dict[str, Any]) -> dict[str, Any]:
     depth, first = settings["num_hidden_layers"], settings["first_k_dense_replace"]
     whole = with_dense_layers(experts, fields, [layer < first for layer in range(depth)])
@@ -117,15 +131,10 @@ def deepseek_v2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     fields, experts = _fields(settings)
     settings.expect(False, norm_topk_prob="the class does not divide the weights by their sum")
     by_group = {"greedy": False, "group_limited_greedy": True}
-    groups, kept = settings["n_group"], settings["topk_group"]
-    if settings.choose("topk_method", by_group):
-        experts |= {
-            f"{EXPERTS}groups": groups,
-            f"{EXPERTS}chosen_groups": kept,
-            **({f"{EXPERTS}group_score": "max"} if groups != 1 else {}),
-        }
-        if _mixed(settings) and (groups is None or kept is None):
-            settings.reject("n_group" if groups is None else "topk_group", "expected a number of groups")
+    limited = settings.choose("topk_method", by_group)
+    groups = _groups(settings, read=limited)
+    if limited:
+        experts |= groups | ({f"{EXPERTS}group_score": "max"} if settings["n_group"] != 1 else {})
     return _whole(settings, fields, experts)
 
 
@@ -137,10 +146,8 @@ def deepseek_v3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     experts |= {
         f"{EXPERTS}scores": "sigmoid",
         f"{EXPERTS}renormalise": settings["norm_topk_prob"],
-        f"{EXPERTS}groups": settings["n_group"],
-        f"{EXPERTS}chosen_groups": settings["topk_group"],
         f"{EXPERTS}bias_rate": PUBLISHED_BIAS_RATE,
-    }
+    } | _groups(settings, read=True)
     return _whole(settings, fields | turned, experts | turned)
 
 
