@@ -136,6 +136,30 @@ def test_what_deepseek_cannot_have_is_refused_in_one_line(settings, message):
         assert len(caught.value.problems) == 1
 
 
+@pytest.mark.parametrize("name", [
+    "MixtralForCausalLM", "OlmoeForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM",
+    "GraniteMoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM",
+])  # fmt: skip
+def test_choices_that_no_mixture_has_are_refused_by_the_settings_of_the_file(name):
+    importer = importer_of(name)
+    (number,) = {"num_experts", "num_local_experts", "n_routed_experts"} & set(importer.defaults)
+    divided = {"norm_topk_prob": True} if "norm_topk_prob" in importer.defaults and "V2" not in name else {}
+    refused = {
+        f"{number}=1: expected at least two": {number: 1, "num_experts_per_tok": 2},
+        f"{number}=None: expected a number": {number: None},
+        f"num_experts_per_tok=99: expected at most {number}=16": {number: 16, "num_experts_per_tok": 99},
+    }
+    if "V2" not in name:
+        refused["num_experts_per_tok=1: expected at least two: the weight of a single expert"] = {
+            "num_experts_per_tok": 1
+        }
+    for message, settings in refused.items():
+        with pytest.raises(ConfigError) as caught:
+            resolve_like(name, divided | settings)
+        (line,) = caught.value.problems
+        assert line.startswith(message)
+
+
 def test_quantised_weights_are_refused_in_one_line():
     name = "model.layers.0.mlp.experts.gate_up_proj"
     tensors = {f"{name}_blocks": np.zeros((4, 40, 1, 16), np.uint8), f"{name}_scales": np.zeros((4, 40, 1), np.uint8)}

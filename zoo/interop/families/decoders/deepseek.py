@@ -18,6 +18,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.kinds.expert_kinds import PUBLISHED_BIAS_RATE
 from zoo.interop.families.decoders.mixtures import (
     EXPERTS,
+    check_choice,
     dense_layers,
     dense_width,
     experts_setting,
@@ -64,9 +65,13 @@ V3 = BOTH | {
 LATENT_EPSILON = 1e-6
 
 
-def _fields(settings: SettingsReader) -> tuple[dict[str, Any], dict[str, Any]]:
+def _fields(settings: SettingsReader, renormalise: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the fields of a model of dense layers, and those of one of layers with experts, without
-    how they are chosen.
+    how they are scored and grouped.
+
+    Args:
+        settings: the config's settings.
+        renormalise: whether the weights of a token's experts are divided by their sum.
     """
     heads, nope, turned = settings["num_attention_heads"], settings["qk_nope_head_dim"], settings["qk_rope_head_dim"]
     settings.expect(None, heads, num_key_value_heads="expected num_attention_heads: a latent vector is of all heads")
@@ -78,8 +83,6 @@ def _fields(settings: SettingsReader) -> tuple[dict[str, Any], dict[str, Any]]:
         settings.reject("attention_bias", "without q_lora_rank the class has no bias in its queries")
     if _mixed(settings) and not settings["n_shared_experts"]:
         settings.reject("n_shared_experts", "expected at least one")
-    if _mixed(settings) and settings["num_experts_per_tok"] is None:
-        settings.reject("num_experts_per_tok", "expected a number")
     for name in ("head_dim", "qk_head_dim"):  # Copies of the widths that transformers writes.
         settings.get(name)
     scaling = settings["rope_scaling"]
@@ -91,7 +94,9 @@ def _fields(settings: SettingsReader) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(scaling, Mapping) and scaling.get("mscale_all_dim"):
         m = yarn_sharpening(scaling.get("factor") or 1.0, scaling["mscale_all_dim"])
         fields["model.attention.scale"] = m * m * (nope + turned) ** -0.5
-    experts = mixture(fields, settings["n_routed_experts"], settings["num_experts_per_tok"] or 1, renormalise=False)
+    if _mixed(settings):
+        check_choice(settings, "n_routed_experts", renormalise)
+    experts = mixture(fields, settings["n_routed_experts"], settings["num_experts_per_tok"], renormalise)
     return fields, experts | {
         "model.ffn.hidden_dim": settings["moe_intermediate_size"],
         f"{EXPERTS}scale": settings["routed_scaling_factor"],
@@ -128,7 +133,7 @@ def _whole(settings: SettingsReader, fields: dict[str, Any], experts: dict[str, 
 def deepseek_v2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for DeepseekV2ForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), V2, "deepseek_v2")
-    fields, experts = _fields(settings)
+    fields, experts = _fields(settings, renormalise=False)
     settings.expect(False, norm_topk_prob="the class does not divide the weights by their sum")
     by_group = {"greedy": False, "group_limited_greedy": True}
     limited = settings.choose("topk_method", by_group)
@@ -141,13 +146,10 @@ def deepseek_v2_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 def deepseek_v3_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for DeepseekV3ForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), V3, "deepseek_v3")
-    fields, experts = _fields(settings)
+    fields, experts = _fields(settings, settings["norm_topk_prob"])
     turned = {"model.position.layout": "interleaved" if settings["rope_interleave"] else "half"}
-    experts |= {
-        f"{EXPERTS}scores": "sigmoid",
-        f"{EXPERTS}renormalise": settings["norm_topk_prob"],
-        f"{EXPERTS}bias_rate": PUBLISHED_BIAS_RATE,
-    } | _groups(settings, read=True)
+    experts |= _groups(settings, read=True)
+    experts |= {f"{EXPERTS}scores": "sigmoid", f"{EXPERTS}bias_rate": PUBLISHED_BIAS_RATE}
     return _whole(settings, fields | turned, experts | turned)
 
 

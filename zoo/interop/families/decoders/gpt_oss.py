@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig
-from zoo.interop.families.decoders.mixtures import LOCAL_SETTINGS, mixture
+from zoo.interop.families.decoders.mixtures import LOCAL_SETTINGS, all_mixed
 from zoo.interop.families.llama import COMMON, common, rope, rules
 from zoo.interop.settings.equivalents import hidden_dim
 from zoo.interop.settings.importer import Importer, SettingsReader
@@ -41,7 +41,7 @@ def gpt_oss_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.attention.sinks": True, "model.ffn.kind": "swiglu_clamped", "model.ffn.clamp": CLAMP,
         "model.ffn.bias": True, "model.ffn.experts.router_bias": True,
     }  # fmt: skip
-    fields = mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
+    fields = all_mixed(settings, fields, "num_local_experts", renormalise=True)
     settings.finish()
     return fields | layer_kind_fields(layers)
 

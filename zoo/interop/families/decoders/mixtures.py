@@ -66,6 +66,32 @@ def mixture(fields: Mapping[str, Any], number: int, per_token: int, renormalise:
     }
 
 
+def check_choice(settings: SettingsReader, number: str, renormalise: bool) -> None:
+    """Rejects choices among experts that a mixture here does not have.
+
+    Args:
+        settings: the config's settings.
+        number: name of the setting that is the number of experts.
+        renormalise: whether the weights of a token's experts are divided by their sum.
+    """
+    chosen = "num_experts_per_tok"
+    missing = [name for name in (number, chosen) if settings[name] is None]
+    for name in missing:
+        settings.reject(name, "expected a number")
+    if missing:
+        return
+    if settings[number] < 2:
+        settings.reject(number, "expected at least two")
+    elif settings[chosen] > settings[number]:
+        settings.reject(chosen, f"expected at most {number}={settings[number]}")
+    if renormalise and settings[chosen] == 1:
+        settings.reject(
+            chosen,
+            "expected at least two: the weight of a single expert, divided by itself, is always 1, so the router would "
+            "have no gradient of the loss",
+        )
+
+
 def with_dense_layers(experts: Mapping[str, Any], fields: Mapping[str, Any], dense: Sequence[bool]) -> dict[str, Any]:
     """Returns the fields of a model some of whose layers have no experts.
 
@@ -81,11 +107,19 @@ def with_dense_layers(experts: Mapping[str, Any], fields: Mapping[str, Any], den
     return dict(experts) | layer_kind_fields([kinds[one] for one in dense])
 
 
+def all_mixed(settings: SettingsReader, fields: Mapping[str, Any], number: str, renormalise: bool) -> dict[str, Any]:
+    """Returns the fields of a model all of whose layers have experts, from those of dense layers;
+    arguments are those of `check_choice`.
+    """
+    check_choice(settings, number, renormalise)
+    return mixture(fields, settings[number], settings["num_experts_per_tok"], renormalise)
+
+
 def mixtral_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for MixtralForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), MIXTRAL, "mixtral")
     fields = common(settings) | rope(settings) | {"model.attention.window": settings["sliding_window"] or 0}
-    fields = mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
+    fields = all_mixed(settings, fields, "num_local_experts", renormalise=True)
     settings.expect(False, None, attention_bias="this class has no such biases")
     settings.expect(0.0, None, router_jitter_noise="the class multiplies the inputs of the experts too")
     settings.finish()
@@ -98,7 +132,7 @@ def olmoe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     fields = common(settings) | rope(settings)
     fields |= {"model.attention.qk_norm": "full"}
     settings.expect(None, clip_qkv="the class clips normalised queries and keys, where zoo clips them before the norm")
-    fields = mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
+    fields = all_mixed(settings, fields, "num_experts", settings["norm_topk_prob"])
     settings.finish()
     return fields
 
@@ -141,6 +175,8 @@ def _some_layers_dense(
     experts |= {"model.ffn.hidden_dim": settings["moe_intermediate_size"], **shared}
     step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
     dense = [layer in alone or (layer + 1) % step > 0 for layer in range(settings["num_hidden_layers"])]
+    if not all(dense):
+        check_choice(settings, "num_experts", settings["norm_topk_prob"])
     return with_dense_layers(experts, fields, dense)
 
 
@@ -148,7 +184,7 @@ def granite_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GraniteMoeForCausalLM."""
     settings = SettingsReader(unpack_rope_parameters(hf), GRANITE_MOE, "granitemoe")
     fields = common(settings) | rope(settings) | multipliers(settings)
-    fields = mixture(fields, settings["num_local_experts"], settings["num_experts_per_tok"], renormalise=True)
+    fields = all_mixed(settings, fields, "num_local_experts", renormalise=True)
     settings.finish()
     return fields
 

@@ -54,6 +54,8 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     for layer, mixer in enumerate(_layer_types(settings)):
         ffn = "dense" if layer in alone or (layer + 1) % step else "sparse"
         described.append((f"{mixer}_{ffn}", mixers[mixer] | sublayers[ffn]))
+    if any(name.endswith("_sparse") for name, _ in described):
+        mixtures.check_choice(settings, "num_experts", settings["norm_topk_prob"])
     fields = common(settings)
     # The kinds of layers say what these are.
     for name in ("attention.num_heads", "attention.num_kv_heads", "attention.head_dim", "ffn.kind", "ffn.hidden_dim"):
