@@ -164,6 +164,10 @@ ONE_KIND = [("Lfm2ForCausalLM", {"full_attn_idxs": []}), ("Lfm2ForCausalLM", {})
             *((name, {"num_hidden_layers": 3, "first_k_dense_replace": 3} | more)
               for name in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
               for more in ({}, {"n_shared_experts": 0, "num_experts_per_tok": None, "n_group": None})),
+            *((f"Qwen{name}ForCausalLM", {"num_experts": 0, "num_hidden_layers": 3} | more)
+              for name in ("2Moe", "3Moe", "3Next")
+              for more in ({}, {"mlp_only_layers": [0, 1, 2], "num_experts_per_tok": 1, "norm_topk_prob": True})),
+            ("Qwen2MoeForCausalLM", {"num_experts": 0, "shared_expert_intermediate_size": 0}),
             ]  # fmt: skip
 
 

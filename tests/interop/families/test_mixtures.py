@@ -160,6 +160,15 @@ def test_choices_that_no_mixture_has_are_refused_by_the_settings_of_the_file(nam
         assert line.startswith(message)
 
 
+def test_a_shared_expert_of_qwen_has_hidden_units():
+    for name in ("Qwen2Moe", "Qwen3Next"):
+        with pytest.raises(ConfigError) as caught:
+            resolve_like(f"{name}ForCausalLM", {"shared_expert_intermediate_size": 0})
+        assert caught.value.problems == [
+            "shared_expert_intermediate_size=0: the class has a shared expert, of at least one hidden unit"
+        ]
+
+
 def test_quantised_weights_are_refused_in_one_line():
     name = "model.layers.0.mlp.experts.gate_up_proj"
     tensors = {f"{name}_blocks": np.zeros((4, 40, 1, 16), np.uint8), f"{name}_scales": np.zeros((4, 40, 1), np.uint8)}

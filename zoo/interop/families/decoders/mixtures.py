@@ -173,11 +173,28 @@ def _some_layers_dense(
     """Returns the fields of a model of Qwen's from those of dense layers and of a shared expert."""
     experts = mixture(fields, settings["num_experts"], settings["num_experts_per_tok"], settings["norm_topk_prob"])
     experts |= {"model.ffn.hidden_dim": settings["moe_intermediate_size"], **shared}
-    step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
-    dense = [layer in alone or (layer + 1) % step > 0 for layer in range(settings["num_hidden_layers"])]
-    if not all(dense):
-        check_choice(settings, "num_experts", settings["norm_topk_prob"])
+    dense = layers_of_qwen(settings, shared=bool(shared))
     return with_dense_layers(experts, fields, dense)
+
+
+def layers_of_qwen(settings: SettingsReader, shared: bool) -> list[bool]:
+    """Returns for each layer of a class of Qwen's whether it is dense; without experts, all are.
+
+    Experts are checked if any layer has them.
+
+    Args:
+        settings: the config's settings.
+        shared: whether the class has a shared expert.
+    """
+    step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
+    none = settings["num_experts"] == 0
+    dense = [none or layer in alone or (layer + 1) % step > 0 for layer in range(settings["num_hidden_layers"])]
+    if all(dense):
+        return dense
+    check_choice(settings, "num_experts", settings["norm_topk_prob"])
+    if shared and not settings["shared_expert_intermediate_size"]:
+        settings.reject("shared_expert_intermediate_size", "the class has a shared expert, of at least one hidden unit")
+    return dense
 
 
 def granite_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,16 +311,22 @@ OLMOE_SETTINGS: dict[str, Setting] = {
     "norm_topk_prob": experts_setting("renormalise"),
     "clip_qkv": lambda view: None,
 }
-QWEN3_SETTINGS: dict[str, Setting] = {
-    "num_experts": experts_setting("number"),
-    "num_experts_per_tok": experts_setting("per_token"),
-    "norm_topk_prob": experts_setting("renormalise"),
-    "intermediate_size": dense_width,
-    "moe_intermediate_size": lambda view: hidden_dim(of_a_mixture(view)),
-    "decoder_sparse_step": lambda view: 1,
-    "mlp_only_layers": dense_layers,
-}
-QWEN2_SETTINGS = QWEN3_SETTINGS | {"shared_expert_intermediate_size": experts_setting("shared_dim")}
+
+
+def qwen_settings(defaults: Mapping[str, Any]) -> dict[str, Setting]:
+    """Returns the settings of a class of Qwen's with these default values."""
+    mixed = {
+        "num_experts": experts_setting("number"),
+        "num_experts_per_tok": experts_setting("per_token"),
+        "norm_topk_prob": experts_setting("renormalise"),
+        "moe_intermediate_size": lambda view: hidden_dim(of_a_mixture(view)),
+        "shared_expert_intermediate_size": experts_setting("shared_dim"),
+    }
+    return where_mixed({name: read for name, read in mixed.items() if name in defaults}, defaults) | {
+        "intermediate_size": dense_width,
+        "decoder_sparse_step": lambda view: 1,
+        "mlp_only_layers": dense_layers,
+    }
 
 
 def mixtral_rules(config: ResolvedConfig) -> Rules:
@@ -329,10 +352,20 @@ CLASSES = {
         olmoe_config, named_rules, OLMOE, model_type="olmoe", prefix="model", custom_settings=OLMOE_SETTINGS
     ),
     "Qwen2MoeForCausalLM": Importer(
-        qwen2_moe_config, named_rules, QWEN2_MOE, model_type="qwen2_moe", prefix="model", custom_settings=QWEN2_SETTINGS
+        qwen2_moe_config,
+        named_rules,
+        QWEN2_MOE,
+        model_type="qwen2_moe",
+        prefix="model",
+        custom_settings=qwen_settings(QWEN2_MOE),
     ),
     "Qwen3MoeForCausalLM": Importer(
-        qwen3_moe_config, named_rules, QWEN3_MOE, model_type="qwen3_moe", prefix="model", custom_settings=QWEN3_SETTINGS
+        qwen3_moe_config,
+        named_rules,
+        QWEN3_MOE,
+        model_type="qwen3_moe",
+        prefix="model",
+        custom_settings=qwen_settings(QWEN3_MOE),
     ),
     "GraniteMoeForCausalLM": Importer(
         granite_moe_config,

@@ -49,13 +49,10 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     settings.expect("silu", hidden_act="the class applies it to the convolutions of Gated DeltaNet too")
     mixers = {"state": _gated_delta(settings), "full": _attention(settings)}
     sublayers = {name: _feed_forward(settings, name) for name in ("sparse", "dense")}
-    step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
     described = []
-    for layer, mixer in enumerate(_layer_types(settings)):
-        ffn = "dense" if layer in alone or (layer + 1) % step else "sparse"
+    for mixer, dense in zip(_layer_types(settings), mixtures.layers_of_qwen(settings, shared=True), strict=False):
+        ffn = "dense" if dense else "sparse"
         described.append((f"{mixer}_{ffn}", mixers[mixer] | sublayers[ffn]))
-    if any(name.endswith("_sparse") for name, _ in described):
-        mixtures.check_choice(settings, "num_experts", settings["norm_topk_prob"])
     fields = common(settings)
     # The kinds of layers say what these are.
     for name in ("attention.num_heads", "attention.num_kv_heads", "attention.head_dim", "ffn.kind", "ffn.hidden_dim"):
@@ -111,9 +108,6 @@ def _feed_forward(settings: SettingsReader, name: str) -> dict[str, Any]:
     """Returns the fields of a "dense" feed-forward layer, or of a "sparse" one."""
     if name == "dense":
         return {"ffn.kind": "swiglu", "ffn.hidden_dim": settings["intermediate_size"]}
-    shared = settings["shared_expert_intermediate_size"]
-    if not shared:
-        settings.reject("shared_expert_intermediate_size", "the class has a shared expert, of at least one hidden unit")
     return {
         "ffn.kind": "moe",
         "ffn.hidden_dim": settings["moe_intermediate_size"],
@@ -121,7 +115,7 @@ def _feed_forward(settings: SettingsReader, name: str) -> dict[str, Any]:
         "ffn.experts.number": settings["num_experts"],
         "ffn.experts.per_token": settings["num_experts_per_tok"],
         "ffn.experts.renormalise": settings["norm_topk_prob"],
-        "ffn.experts.shared_dim": shared,
+        "ffn.experts.shared_dim": settings["shared_expert_intermediate_size"],
         "ffn.experts.shared_gate": True,
     }
 
@@ -198,14 +192,10 @@ def _of_layers(kind: str, read: Setting, name: str) -> Setting:
     return setting
 
 
-SETTINGS: dict[str, Setting] = mixtures.QWEN3_SETTINGS | {
+SETTINGS: dict[str, Setting] = mixtures.qwen_settings(QWEN3_NEXT) | {
     "layer_types": lambda view: [
         "linear_attention" if layer.attention.kind == "gated_delta" else "full_attention" for layer in view.layers
     ],
-    "shared_expert_intermediate_size": lambda view: next(
-        (layer.ffn.experts.shared_dim for layer in view.layers if layer.ffn.kind == "moe"),
-        view.given.get("shared_expert_intermediate_size", QWEN3_NEXT["shared_expert_intermediate_size"]),
-    ),
     "attention_bias": lambda view: False,
     "hidden_act": lambda view: "silu",
     "partial_rotary_factor": lambda view: view.rotary().fraction,
