@@ -77,6 +77,13 @@ def test_suggestions_stay_within_the_family(unknown, model_type, suggested):
     assert suggested is None or f'did you mean "{suggested}' in line
 
 
+def test_the_error_for_another_mixture_names_every_class_that_has_experts():
+    with pytest.raises(ConfigError) as refused:
+        named_class(full_settings("zai-org/GLM-4.5-Air"))
+    having = {name for name, importer in FAMILIES.items() if "num_experts_per_tok" in importer.defaults}
+    assert set(refused.value.problems[0].rpartition("importers for ")[2].split(", ")) == having
+
+
 # Settings of transformers 5
 
 

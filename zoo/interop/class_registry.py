@@ -95,7 +95,7 @@ def similar_class(class_name: str, model_type: str | None = None) -> str:
     return did_you_mean(class_name, family)
 
 
-_WITH_EXPERTS = (*mixtures.CLASSES, *gpt_oss.CLASSES, *deepseek.CLASSES)
+_WITH_EXPERTS = (*mixtures.CLASSES, *qwen3_next.CLASSES, *gpt_oss.CLASSES, *deepseek.CLASSES)
 
 
 def _experts(settings: Mapping[str, Any]) -> str:
