@@ -54,6 +54,8 @@ def get_config(argument: str = "80b-a3b"):
             "model.init.std": 0.02,
             "model.dtype": "bfloat16",
             "model.remat": "full",
+            "mesh.fsdp": -1,
+            "training.microbatch_size": 8,
             "data.tokenizer.kind": "bpe",
             "data.tokenizer.vocab_size": 151936,
             "data.sequence_length": 4096,

@@ -264,6 +264,13 @@ def test_every_size_has_an_expected_count():
     }
 
 
+@pytest.mark.parametrize("spec", [spec for spec, count in COUNTS.items() if count > 3e9])
+def test_state_and_batch_of_a_large_size_are_divided(spec):
+    config = resolved(spec)
+    assert config.mesh.fsdp == -1
+    assert 0 < config.training.microbatch_size < config.data.batch_size
+
+
 @pytest.mark.parametrize("spec", COUNTS)
 def test_parameter_count_is_the_published_one(spec):
     assert parameters(make_model(without_padding(resolved(spec)))) == COUNTS[spec]
