@@ -179,6 +179,19 @@ def test_models_with_one_kind_of_layers_are_read_and_written(class_name, hf):
         assert export_config(class_name, config, given).problems == ()
 
 
+@pytest.mark.parametrize(("class_name", "known"), [
+    ("Lfm2ForCausalLM", "conv, full_attention"), ("Qwen3NextForCausalLM", "linear_attention, full_attention"),
+    ("GptOssForCausalLM", "sliding_attention, full_attention"),
+])  # fmt: skip
+def test_each_problem_of_the_types_of_layers_is_one_line(class_name, known):
+    with pytest.raises(ConfigError) as caught:
+        importer_of(class_name).read_config({"layer_types": ["mamba"], "num_hidden_layers": 2})
+    assert caught.value.problems == [
+        f"layer_types=['mamba']: mamba is not one of {known}",
+        "layer_types=['mamba']: expected one for each of the 2 layers",
+    ]
+
+
 @pytest.mark.parametrize("class_name", ["GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "GPTJForCausalLM"])
 def test_gpt_classes_accept_alternative_setting_names(class_name):
     read_config = importer_of(class_name).read_config

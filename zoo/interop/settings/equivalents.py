@@ -155,6 +155,24 @@ def given_tie(view: ConfigView) -> bool:
 
 Setting = Callable[[ConfigView], Any]
 
+
+def of_layers(kind: str, ours: str, theirs: str, defaults: Mapping[str, Any]) -> Setting:
+    """Returns a setting of the first layer with a kind of attention. Without such a layer it changes
+    nothing, and is what was imported, or else the class's default.
+
+    Args:
+        kind: of attention.
+        ours, theirs: names of the field of attention and of the setting.
+        defaults: the class's settings and their default values.
+    """
+
+    def setting(view: ConfigView) -> Any:
+        found = next((layer for layer in view.layers if layer.attention.kind == kind), None)
+        return view.given.get(theirs, defaults[theirs]) if found is None else found.attention[ours]
+
+    return setting
+
+
 SETTINGS: dict[str, Setting] = {
     # Sizes
     **dict.fromkeys(("vocab_size", "num_tokens"), lambda view: view.model.vocab_size),

@@ -190,6 +190,24 @@ def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[s
     }
 
 
+def by_layer_type(settings: SettingsReader, default: Sequence[str], table: Mapping[str, Any]) -> list[Any]:
+    """Returns for each layer the value in `table` of its type in the setting `layer_types`.
+
+    Unknown types and another number of layers are rejected.
+
+    Args:
+        settings: the config's settings.
+        default: the types if the setting is None.
+        table: by type, one of which is "full_attention".
+    """
+    types, depth = settings.get("layer_types") or default, settings["num_hidden_layers"]
+    if unknown := sorted(set(types) - set(table)):
+        settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
+    if len(types) != depth:
+        settings.reject("layer_types", f"expected one for each of the {depth} layers")
+    return [table.get(name, table["full_attention"]) for name in types]
+
+
 def window_layers(
     settings: SettingsReader, default: Sequence[str], window: int | None
 ) -> list[tuple[str, dict[str, Any]]]:
@@ -204,11 +222,6 @@ def window_layers(
         "sliding_attention": ("local", {"attention.window": window or 0}),
         "full_attention": ("global", {"attention.window": 0}),
     }
-    types = settings.get("layer_types") or default
-    if unknown := sorted(set(types) - set(table)):
-        settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(table)}")
-    if "sliding_attention" in types and not window:
+    if "sliding_attention" in (settings.get("layer_types") or default) and not window:
         settings.reject("layer_types", "sliding_attention without a sliding_window")
-    if len(types) != settings["num_hidden_layers"]:
-        settings.reject("layer_types", f"expected one for each of the {settings['num_hidden_layers']} layers")
-    return [(name, dict(fields)) for name, fields in (table.get(kind, table["full_attention"]) for kind in types)]
+    return [(name, dict(fields)) for name, fields in by_layer_type(settings, default, table)]

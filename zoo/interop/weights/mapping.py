@@ -223,6 +223,11 @@ def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
     return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (config.norm.bias and shifted)
 
 
+def within(path: str, rules: Sequence[Rule]) -> list[Rule]:
+    """Returns rules with all parameters inside the module `path`."""
+    return [replace(rule, paths=tuple(f"{path}/{own}" for own in rule.paths)) for rule in rules]
+
+
 def layers(config: ResolvedConfig, rules_of: Callable[[ResolvedConfig], Rules], at: str = "stack/layers") -> list[Rule]:
     """Returns the rules of all layers from those of one; each kind of layer has its own stack.
 

@@ -8,10 +8,26 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import hidden_width
 from zoo.interop.settings.equivalents import SETTINGS as SHARED
-from zoo.interop.settings.equivalents import ConfigView, Setting
+from zoo.interop.settings.equivalents import Setting, of_layers
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rename_settings, rope_fields, unpack_rope_parameters
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, convolutions, fused_linear, layers, linear, norm
+from zoo.interop.settings.shared_settings import (
+    by_layer_type,
+    layer_kind_fields,
+    rename_settings,
+    rope_fields,
+    unpack_rope_parameters,
+)
+from zoo.interop.weights.mapping import (
+    Rule,
+    Rules,
+    TiedTensor,
+    convolutions,
+    fused_linear,
+    layers,
+    linear,
+    norm,
+    within,
+)
 
 LFM2 = {
     "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,
@@ -78,14 +94,11 @@ def _hidden_dim(settings: SettingsReader) -> int:
 
 def _layer_types(settings: SettingsReader) -> list[str]:
     """Returns the name of the kind of each layer."""
-    depth, full = settings["num_hidden_layers"], settings["full_attn_idxs"]
-    default = ["full_attention" if full is None or layer in full else "conv" for layer in range(depth)]
-    types = settings["layer_types"] or default
-    if unknown := sorted(set(types) - {"conv", "full_attention"}):
-        settings.reject("layer_types", f"{', '.join(unknown)} is not one of conv, full_attention")
-    if len(types) != depth:
-        settings.reject("layer_types", f"expected one for each of the {depth} layers")
-    return ["conv" if name == "conv" else "full" for name in types]
+    full = settings["full_attn_idxs"]
+    default = [
+        "full_attention" if full is None or layer in full else "conv" for layer in range(settings["num_hidden_layers"])
+    ]
+    return by_layer_type(settings, default, {"conv": "conv", "full_attention": "full"})
 
 
 def rules(config: ResolvedConfig) -> Rules:
@@ -99,7 +112,7 @@ def rules(config: ResolvedConfig) -> Rules:
             mixer = _attention_rules(f"{at}.self_attn.")
         return [
             *(rule for ours, theirs in NORMS.items() for rule in norm(ours, f"{at}.{theirs}", config)),
-            *(Rule(rule.name, tuple(f"attention/{path}" for path in rule.paths), rule.transform) for rule in mixer),
+            *within("attention", mixer),
             *(
                 rule
                 for ours, theirs in MATRICES.items()
@@ -134,18 +147,6 @@ def _attention_rules(at: str) -> list[Rule]:
     ]
 
 
-def _of_layers(kind: str, ours: str, theirs: str) -> Setting:
-    """Returns a setting of the first layer with a kind of attention; without such a layer it changes
-    nothing, and is what was imported.
-    """
-
-    def setting(view: ConfigView) -> Any:
-        found = next((layer for layer in view.layers if layer.attention.kind == kind), None)
-        return view.given.get(theirs, LFM2[theirs]) if found is None else found.attention[ours]
-
-    return setting
-
-
 SETTINGS: dict[str, Setting] = {
     "layer_types": lambda view: [
         "conv" if layer.attention.kind == "gated_convolution" else "full_attention" for layer in view.layers
@@ -154,9 +155,9 @@ SETTINGS: dict[str, Setting] = {
     "block_auto_adjust_ff_dim": lambda view: False,
     # The names of the authors take precedence where a file has both.
     **{alias: SHARED[name] for alias, name in ALIASES.items()},
-    "num_attention_heads": _of_layers("softmax", "num_heads", "num_attention_heads"),
-    "num_key_value_heads": _of_layers("softmax", "num_kv_heads", "num_key_value_heads"),
-    "conv_L_cache": _of_layers("gated_convolution", "convolution_width", "conv_L_cache"),
+    "num_attention_heads": of_layers("softmax", "num_heads", "num_attention_heads", LFM2),
+    "num_key_value_heads": of_layers("softmax", "num_kv_heads", "num_key_value_heads", LFM2),
+    "conv_L_cache": of_layers("gated_convolution", "convolution_width", "conv_L_cache", LFM2),
 }
 CLASSES = {
     "Lfm2ForCausalLM": Importer(read_config, rules, LFM2, model_type="lfm2", prefix="model", custom_settings=SETTINGS)

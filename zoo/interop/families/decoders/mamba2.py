@@ -12,7 +12,17 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import ConfigView, Setting
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, convolutions, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import (
+    Rule,
+    Rules,
+    TiedTensor,
+    convolutions,
+    fused_linear,
+    layers,
+    linear,
+    norm,
+    within,
+)
 
 MAMBA2 = {
     "vocab_size": 32768, "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64,
@@ -82,10 +92,9 @@ def rules(config: ResolvedConfig) -> Rules:
 
     def layer(config: ResolvedConfig) -> Rules:
         at = "backbone.layers.{layer}"
-        mixer = mixer_rules(config, f"{at}.mixer.")
         return [
             *norm("attention_norm", f"{at}.norm", config),
-            *(Rule(rule.name, tuple(f"attention/{path}" for path in rule.paths), rule.transform) for rule in mixer),
+            *within("attention", mixer_rules(config, f"{at}.mixer.")),
         ]
 
     return [

@@ -12,9 +12,14 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.families.decoders import mixtures
 from zoo.interop.families.llama import COMMON, NORMS, common, rope
-from zoo.interop.settings.equivalents import ConfigView, Setting
+from zoo.interop.settings.equivalents import Setting, of_layers
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, rotated_fraction, unpack_rope_parameters
+from zoo.interop.settings.shared_settings import (
+    by_layer_type,
+    layer_kind_fields,
+    rotated_fraction,
+    unpack_rope_parameters,
+)
 from zoo.interop.weights.mapping import (
     TRANSPOSED,
     IgnoredTensors,
@@ -27,6 +32,7 @@ from zoo.interop.weights.mapping import (
     layers,
     linear,
     norm,
+    within,
 )
 
 QWEN3_NEXT = COMMON | {
@@ -49,15 +55,15 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     settings.expect("silu", hidden_act="the class applies it to the convolutions of Gated DeltaNet too")
     mixers = {"state": _gated_delta(settings), "full": _attention(settings)}
     sublayers = {name: _feed_forward(settings, name) for name in ("sparse", "dense")}
-    described = []
-    for mixer, dense in zip(_layer_types(settings), mixtures.layers_of_qwen(settings, shared=True), strict=False):
+    types, described = _layer_types(settings), []
+    for mixer, dense in zip(types, mixtures.layers_of_qwen(settings, shared=True), strict=False):
         ffn = "dense" if dense else "sparse"
         described.append((f"{mixer}_{ffn}", mixers[mixer] | sublayers[ffn]))
     fields = common(settings)
     # The kinds of layers say what these are.
     for name in ("attention.num_heads", "attention.num_kv_heads", "attention.head_dim", "ffn.kind", "ffn.hidden_dim"):
         del fields[f"model.{name}"]
-    if "full" not in _layer_types(settings):
+    if "full" not in types:
         del fields["model.attention.bias"]
     fields |= {"model.norm.unit_offset": True, "model.position.kind": "none"}
     settings.finish()
@@ -66,14 +72,12 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def _layer_types(settings: SettingsReader) -> list[str]:
     """Returns the name of the mixer of each layer."""
-    depth, interval = settings["num_hidden_layers"], settings.get("full_attention_interval", INTERVAL)
-    default = ["linear_attention" if (layer + 1) % interval else "full_attention" for layer in range(depth)]
-    types = settings["layer_types"] or default
-    if unknown := sorted(set(types) - set(TYPES)):
-        settings.reject("layer_types", f"{', '.join(unknown)} is not one of {', '.join(TYPES)}")
-    if len(types) != depth:
-        settings.reject("layer_types", f"expected one for each of the {depth} layers")
-    return [TYPES.get(name, "full") for name in types]
+    interval = settings.get("full_attention_interval", INTERVAL)
+    default = [
+        "linear_attention" if (layer + 1) % interval else "full_attention"
+        for layer in range(settings["num_hidden_layers"])
+    ]
+    return by_layer_type(settings, default, TYPES)
 
 
 def _gated_delta(settings: SettingsReader) -> dict[str, Any]:
@@ -165,7 +169,7 @@ def rules(config: ResolvedConfig) -> Rules:
             mixer = gated_attention_rules(config, f"{at}.self_attn.")
         return [
             *(rule for ours, theirs in NORMS["pre"].items() for rule in norm(ours, f"{at}.{theirs}", config)),
-            *(Rule(rule.name, tuple(f"attention/{path}" for path in rule.paths), rule.transform) for rule in mixer),
+            *within("attention", mixer),
             *mixtures.named(config),
         ]
 
@@ -180,18 +184,6 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
-def _of_layers(kind: str, read: Setting, name: str) -> Setting:
-    """Returns a setting of the first layer with a kind of attention; without such a layer it changes
-    nothing, and is what was imported.
-    """
-
-    def setting(view: ConfigView) -> Any:
-        found = next((layer for layer in view.layers if layer.attention.kind == kind), None)
-        return view.given.get(name, QWEN3_NEXT[name]) if found is None else read(found)
-
-    return setting
-
-
 SETTINGS: dict[str, Setting] = mixtures.qwen_settings(QWEN3_NEXT) | {
     "layer_types": lambda view: [
         "linear_attention" if layer.attention.kind == "gated_delta" else "full_attention" for layer in view.layers
@@ -200,7 +192,7 @@ SETTINGS: dict[str, Setting] = mixtures.qwen_settings(QWEN3_NEXT) | {
     "hidden_act": lambda view: "silu",
     "partial_rotary_factor": lambda view: view.rotary().fraction,
     **{
-        theirs: _of_layers(kind, lambda layer, ours=ours: layer.attention[ours], theirs)
+        theirs: of_layers(kind, ours, theirs, QWEN3_NEXT)
         for kind, ours, theirs in (
             ("softmax", "num_heads", "num_attention_heads"),
             ("softmax", "num_kv_heads", "num_key_value_heads"),
