@@ -289,7 +289,7 @@ def test_a_misspelt_trait_is_refused_that_would_switch_off_a_refusal(tmp_path, c
         ("model.attention.kind", "type('Mine', (plugin.SoftmaxAttention,), {'publishes': ('value',)})", {"heads", "reads_first"}),
         ("model.convolution.kind", "type('Mine', (plugin.DepthwiseConvolution,), {'places': None})", {"width"}),
         ("model.convolution.kind", "type('Mine', (plugin.ShortConvolution,), {'places': None, 'mix_reading': None})", set()),
-        ("model.ffn.kind", "type('Mine', (plugin.GatedFeedForward,), {'nonlinearity': None})", {"gated"}),
+        ("model.ffn.kind", "type('Mine', (plugin.GatedFeedForward,), {'nonlinearity': None})", {"gated", "hidden"}),
         ("model.position.kind", "type('Mine', (plugin.Position,), {'embed': None})", {"embedded"}),
         ("model.position.kind", "type('Mine', (plugin.Position,), {'value_bias': None})", {"value_bias"}),
     ],

@@ -48,6 +48,8 @@ OTHER_BATCHES = {
 
 def resolved(chosen):
     base = BASES[chosen.get("model.architecture", "decoder")]
+    if chosen.get("model.ffn.kind") == "none":
+        base = {path: value for path, value in base.items() if path != "model.ffn.hidden_dim"}
     return configs.resolve(configs.override(configs.default(), base | chosen))
 
 

@@ -215,7 +215,7 @@ MESH_FIELDS: tuple[Field, ...] = (
         "devices that split the batch and the experts of mixtures; it divides model.ffn.experts.number",
         minimum=1,
         added=True,
-        synonyms=("expert parallelism",),
+        synonyms=("expert-parallelism",),
     ),
     Field("mesh.tensor", 1, int, "devices that split heads, hidden units and vocabulary", minimum=1),
 )
