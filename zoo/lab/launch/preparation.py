@@ -225,7 +225,8 @@ def archive_sweep(folder: Path) -> Path | None:
             locks.enter_context(contextlib.closing(SweepLock(folder / TUNING_FOLDER)))
         # Attempts that another scheduler started hold only the locks of their runs.
         parts = [each for each in (folder, folder / TUNING_FOLDER) if each.is_dir()]
-        if held := [run.name for part in parts for run in sorted(part.iterdir()) if run.is_dir() and is_held(run)]:
+        runs = [run for part in parts for run in sorted(part.iterdir()) if run.is_dir() and run not in parts]
+        if held := [run.name for run in runs if is_held(run)]:
             raise ConfigError(f"{folder}: {listed(held, 3)} still trains; stop it before --fresh")
         has_content = any(entry.name != ".lock" for entry in folder.iterdir())
         return archive_folder(folder) if has_content else None
