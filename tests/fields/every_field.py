@@ -368,6 +368,7 @@ NEEDED_BY_CHOICE = {
 NEEDED_BY_CHOICE["data.tokenizer.kind", "unknown"] = STORED | {"data.tokenizer.ids": 300}
 NEEDED_BY_CHOICE["data.tokenizer.kind", "file"] = {"data.tokenizer.path": vocabulary}
 NEEDED_BY_CHOICE["objective.kind", "span"] = SPANS
+NEEDED_BY_CHOICE["model.norm.placement", "unet"] = {"model.num_layers": 2}
 NEEDED_BY_CHOICE |= {
     ("model.parametrization", "mup"): MUP,
     ("model.parametrization", "completep"): MUP | {"model.base_num_layers": 2},
