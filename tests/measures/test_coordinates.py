@@ -30,7 +30,7 @@ def test_activations_keep_their_scale_only_under_mup(coordinates, tied):
         for name in ("standard", "mup")
     }
     assert slopes["standard"]["layer 0"] > 1
-    assert all(abs(slope) < 0.25 for slope in slopes["mup"].values()), slopes
+    assert all(abs(slope) < 0.5 for slope in slopes["mup"].values()), slopes
 
 
 def test_at_width_scales_heads_and_hidden_width(coordinates):

@@ -23,6 +23,7 @@ from zoo.interop.class_registry import FAMILIES, importer_of
 from zoo.interop.config_export import ExportedConfig, choose_class
 from zoo.interop.model_weights import export_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
+from zoo.interop.settings.finite_settings import finite
 from zoo.interop.tokenizer_files import write_tokenizer
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
@@ -194,7 +195,7 @@ def _settings(run: ExportableRun, expressed: ExportedConfig, same: bool) -> dict
     naming = {"architectures": [expressed.class_name]} | (
         {"model_type": model_type, "torch_dtype": "float32"} if model_type else {}
     )
-    settings = {name: value for name, value in expressed.settings.items() if name not in (*naming, "dtype")}
+    settings = {name: value for name, value in finite(expressed.settings).items() if name not in (*naming, "dtype")}
     return naming | settings | ({} if same else _special_ids(run, settings))
 
 

@@ -27,6 +27,7 @@ from zoo.interop.families.fairseq import open_fairseq
 from zoo.interop.generation_settings import unapplied_choices
 from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
+from zoo.interop.settings.finite_settings import finite
 from zoo.interop.settings.importer import SettingsError
 from zoo.interop.text_frames import frame_of
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
@@ -253,7 +254,7 @@ def _metadata(
             "source": source.name,
             "revision": source.revision,
             "files": {path.name: sha256(path) for path in contents.files},
-            "config": dict(contents.settings),
+            "config": finite(contents.settings),
             **({"notes": list(contents.notes)} if contents.notes else {}),
             **contents.extra_metadata,
         },

@@ -32,6 +32,8 @@ NOT_WRITTEN = {
 OF_TRANSFORMERS = [name for name in EXPRESSED if OF_CLASSES[name].library == "transformers"]
 # With a record of the import only more settings are written, those that the import has read: one
 # system of each kind shows it.
+# Outputs of Mamba-2 agree to rounding and not to the bit.
+RECOMPUTED = {"mamba2": 1e-5}
 IMPORTED = ("gpt2", "llama-yarn", "gemma3", "bert", "bart", "t5", "mt5", "longformer")
 
 
@@ -48,7 +50,7 @@ def assert_same_outputs(name, loaded):
     filled = batch["positions"] >= 0
     for output, values in expected.items():
         one, other = (tensor[filled] if tensor.ndim == 3 else tensor for tensor in (values, found[output]))
-        assert torch.equal(one, other)
+        assert torch.equal(one, other) or relative_difference(one.numpy(), other.numpy()) < RECOMPUTED.get(name, 0)
 
 
 @pytest.mark.parametrize(
