@@ -10,7 +10,7 @@ from zoo.cli.main import main
 from zoo.errors import ConfigError
 
 # The learning rate is high enough for a few updates to show their scale.
-LEARNING = {"optimizer__learning_rate": 0.03, "data__batch_size": 2, "data__sequence_length": 8}
+LEARNING = {"optimizer__learning_rate": 0.03, "data__batch_size": 8, "data__sequence_length": 16}
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def coordinates():
     "tied", [True, pytest.param(False, marks=pytest.mark.slow(reason="the rates of the body are the same"))]
 )
 def test_activations_keep_their_scale_only_under_mup(coordinates, tied):
-    slopes = {
-        name: coordinates.coordinates(
-            small(model__parametrization=name, model__tie_embeddings=tied, **LEARNING), (32, 128), 3
-        ).slopes(3)
-        for name in ("standard", "mup")
-    }
-    assert slopes["standard"]["layer 0"] > 1
-    assert all(abs(slope) < 0.5 for slope in slopes["mup"].values()), slopes
+    def slopes(parametrization, seed):
+        config = small(model__parametrization=parametrization, model__tie_embeddings=tied, seed=seed, **LEARNING)
+        return coordinates.coordinates(config, (32, 128), 3).slopes(3)
+
+    # A single seed differs from 0 by up to 0.4.
+    seeds = [slopes("mup", seed) for seed in range(3)]
+    assert slopes("standard", 0)["layer 0"] > 1
+    assert all(abs(sum(one[name] for one in seeds) / len(seeds)) < 0.25 for name in seeds[0]), seeds
 
 
 def test_at_width_scales_heads_and_hidden_width(coordinates):
