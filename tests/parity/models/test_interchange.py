@@ -30,10 +30,10 @@ NOT_WRITTEN = {
     "roformer": ["roformer.encoder.embed_positions.weight"],
 }  # fmt: skip
 OF_TRANSFORMERS = [name for name in EXPRESSED if OF_CLASSES[name].library == "transformers"]
+# The chunk size of Mamba-2 changes the order of its sums alone. It is no setting here, so the class's default is exported.
+ROUNDED = {"mamba2": 1e-6}
 # With a record of the import only more settings are written, those that the import has read: one
 # system of each kind shows it.
-# Outputs of Mamba-2 agree to rounding and not to the bit.
-RECOMPUTED = {"mamba2": 1e-5}
 IMPORTED = ("gpt2", "llama-yarn", "gemma3", "bert", "bart", "t5", "mt5", "longformer")
 
 
@@ -50,7 +50,7 @@ def assert_same_outputs(name, loaded):
     filled = batch["positions"] >= 0
     for output, values in expected.items():
         one, other = (tensor[filled] if tensor.ndim == 3 else tensor for tensor in (values, found[output]))
-        assert torch.equal(one, other) or relative_difference(one.numpy(), other.numpy()) < RECOMPUTED.get(name, 0)
+        assert torch.equal(one, other) or relative_difference(one.numpy(), other.numpy()) < ROUNDED.get(name, 0)
 
 
 @pytest.mark.parametrize(
