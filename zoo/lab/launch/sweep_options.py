@@ -1,4 +1,4 @@
-"""How a sweep is run."""
+"""The options with which a sweep is run."""
 
 import dataclasses
 from collections.abc import Sequence
