@@ -464,6 +464,24 @@ PLACEMENT_KINDS = KindTable(
         ),
         Kind(
             PLACEMENT,
+            "resi_dual",
+            "norm(x + f(x)), and a second stream s + f(x), which is normalised after the last block (Xie et al. 2023)",
+            problems=_residual_problems,
+            code="zoo.layers.dual_residual:DualResidualBlock",
+            description=Description(
+                details=(
+                    "The second stream costs memory and additions, no product of matrices. Its norm may be taken "
+                    "of a smaller multiple of it, which the paper does against overflow in float16.",
+                ),
+                published=(
+                    "Xie et al. 2023: better than post-norm and pre-norm in machine translation of several sizes and "
+                    "depths.",
+                ),
+                synonyms=("residual-dual", "pre-post-norm"),
+            ),
+        ),
+        Kind(
+            PLACEMENT,
             "deepnorm",
             "norm(alpha * x + f(x)), alpha and the initial values by depth (Wang et al. 2022)",
             problems=_deepnorm_problems,
