@@ -48,6 +48,13 @@ MUTANTS = (
         BLOCK_TESTS,
     ),
     Mutant(
+        "gated norm: the gate is linear between its matrices",
+        NORM,
+        "jax.nn.silu(self.down(y))",
+        "self.down(y)",
+        NORM_TESTS,
+    ),
+    Mutant(
         "ResiDual: the second stream is made of the first",
         DUAL,
         "self.combine(total, y)",

@@ -28,7 +28,7 @@ def deepnorm_alpha(config, sides):
 def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
-    al. 2021 (reordered), Wang et al. 2022 (deepnorm), Xie et al. 2023, section 2.2 (two streams);
+    al. 2021 (reordered), Wang et al. 2022 (deepnorm), Xie et al. 2023 (two streams);
     parallel: Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022 (own norms). The `number` of
     the layer counts from 1 (Sun et al. 2025, eq. 6); `first` is what entered the first block. What is
     added is multiplied by r (Granite).

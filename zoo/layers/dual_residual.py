@@ -15,7 +15,7 @@ Pair = Float[Array, "B T 2 D"]
 
 class DualResidualBlock(Block):
     """ResiDual: x = Norm(x + f(x)) and s = s + f(x), with the same f(x); after the last block
-    h = x + Norm(s) (Xie et al. 2023, arXiv:2304.14802, section 2.2).
+    h = x + Norm(s) (Xie et al. 2023, arXiv:2304.14802).
 
     x is the stream of post-norm. s is the embedding plus all outputs of sublayers, as the stream of
     pre-norm is, so a gradient reaches each of them through one norm. Both begin as the embedding.

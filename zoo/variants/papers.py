@@ -193,6 +193,12 @@ PAPERS = (
         "arXiv:2505.06708",
     ),
     Paper(
+        "Qiu et al. 2026",
+        "A Unified View of Attention and Residual Sinks: Outlier-Driven Rescaling is Essential for Transformer "
+        "Training",
+        "arXiv:2601.22966",
+    ),
+    Paper(
         "Qwen Team 2024",
         "Qwen1.5-MoE: Matching 7B Model Performance with 1/3 Activated Parameters",
         "https://qwenlm.github.io/blog/qwen-moe/",
