@@ -51,7 +51,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 "biases": {f"{EXPERTS}.balance_weight": 0.0, f"{EXPERTS}.bias_rate": 0.001},
             }
         },
-        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        tune=rates(size, 1, 2.5, 6.25),
         claim=Claim(
             "V48",
             "Biases on the choice of experts balance loads as well as an auxiliary loss, and cost nothing",

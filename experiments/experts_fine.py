@@ -49,7 +49,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         # Operations are matched to within 1 %.
         allow=("parameters", "flops"),
         match=Match("active_flops", "model.ffn.hidden_dim"),
-        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        tune=rates(size, 1, 2.5, 6.25),
         claim=Claim(
             "V47",
             "Many small experts end below a few large ones of the same cost",

@@ -40,7 +40,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         factors={
             "gates": {"divided by the sum": {f"{EXPERTS}.renormalise": True}, "raw": {f"{EXPERTS}.renormalise": False}}
         },
-        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        tune=rates(size, 1, 2.5, 6.25),
         claim=Claim(
             "V51",
             "It makes no difference whether the gates of a token's experts are divided by their sum",

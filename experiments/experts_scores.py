@@ -38,7 +38,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Do sigmoid scores of experts lose nothing against softmax?",
         base=config.override(decoder(size), base),
         factors={"scores": levels(f"{EXPERTS}.scores", "softmax", "sigmoid")},
-        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        tune=rates(size, 1, 2.5, 6.25),
         claim=Claim("V49", "Sigmoid scores of experts lose nothing against softmax", "DeepSeek-AI 2024, DeepSeek-V3"),
         contrasts=(
             Contrast(

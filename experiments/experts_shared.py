@@ -46,7 +46,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             }
         },
         allow=("parameters", "flops"),
-        tune=rates(size, 0.4, 1, 2.5, 6.25),
+        tune=rates(size, 1, 2.5, 6.25),
         claim=Claim(
             "V50",
             "A shared expert in place of a routed one lowers the loss",
