@@ -1,13 +1,12 @@
-"""DeepSeek-V3 (DeepSeek-AI 2024): latent attention, three dense layers, then layers of 256 small
-experts, of which a token is sent to 8 in at most 4 of 8 groups, and a shared one. Biases balance the
-choice.
+"""DeepSeek-V3 (DeepSeek-AI 2024): latent attention, three dense layers, then layers of 256 small experts
+and a shared one. Each token goes to 8 experts, from at most 4 of 8 groups, and biases balance the loads.
 
     python train.py --config=configs/deepseek_v3.py:tiny --workdir=runs/deepseek_v3
 
 Sizes: 671b (671,026,404,352 parameters, 37,552,282,624 of them active); tiny and smoke for a CPU. Shape
 and training are those of section 4.2 of the report. What differs: the report also predicts a second token
-with a module of its own, its batch grows from 3072 rows, its rate falls as a cosine and then in two
-steps, and its biases stand still in the last 500 billion tokens.
+with a module of its own, its batch grows from 3072 rows, its rate falls along a cosine and then in two
+steps, and its biases stay fixed for the last 500 billion tokens.
 """
 
 from zoo.config import default, override, sized

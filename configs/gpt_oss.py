@@ -1,11 +1,11 @@
 """gpt-oss (OpenAI 2025): a learned sink for each head, a window in every other layer, and 32 or 128
-experts with biases and clamped SwiGLU, of which a token is sent to 4.
+experts with biases and clamped SwiGLU; each token goes to 4 of them.
 
     python train.py --config=configs/gpt_oss.py:tiny --workdir=runs/gpt_oss
 
 Sizes: 20b (20,914,757,184 parameters, 4,187,440,704 of them active) and 120b (116,829,156,672;
 5,711,982,912); tiny and smoke for a CPU. Shapes are those of the model card and the published files,
-before their context was stretched from 4096 to 131,072 tokens, which takes
+before the context was extended from 4096 to 131,072 tokens, which takes
 `model.position.scaling.kind=yarn` with a factor of 32 and `model.position.scaling.truncate=false`. The
 card states no optimizer, schedule, batch, budget or balancing loss; those of LLaMA 2 (Touvron et al.
 2023b, section 2.2) stand here, and a balancing loss of the usual weight 0.01 (Fedus et al. 2021).

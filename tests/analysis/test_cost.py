@@ -128,6 +128,14 @@ def test_divergence_over_all_tokens_scores_each_token_of_both_models(tmp_path):
     assert flops["all"] - flops["predicted"] == pytest.approx((student + 2 * (vocabulary + transform) * 34) / 40)
 
 
+def test_cost_of_gated_norms():
+    plain, gated = (cost.summary(tiny({"model.norm.kind": kind})) for kind in ("rmsnorm", "gated_rmsnorm"))
+    # Two norms in each of two layers, and the last one, with two matrices of 16 x 16 each.
+    more = (2 * 2 + 1) * 2 * 16 * 16
+    assert gated.parameters["body"] - plain.parameters["body"] == more
+    assert gated.flops_per_token - plain.flops_per_token == pytest.approx(6 * more)
+
+
 def test_cost_of_value_embeddings():
     plain, with_value_embeddings = (
         cost.summary(tiny(fields))

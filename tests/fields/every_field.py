@@ -126,6 +126,7 @@ NEEDS = {
     "model.embedding.segments": ENCODER,
     "model.embedding.shared": ENCODER_DECODER,
     "model.norm.momentum": {"model.norm.kind": "batchnorm"},
+    "model.norm.gate_rank": {"model.norm.kind": "gated_rmsnorm"},
     "model.norm.alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.attention_alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},

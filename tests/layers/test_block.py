@@ -33,7 +33,7 @@ T = 6
 BLOCK = ("model.norm", "model.residual", "model.parallel")
 # The index of the block's layer, from 0, and its number, from 1.
 INDEX, NUMBER = 2, 3
-WEIGHED = ("layerscale", "x0_shortcut", *PLACEMENT_KINDS.having("streams", "depth"))
+WEIGHED = ("layerscale", "x0_shortcut", "resi_dual", *PLACEMENT_KINDS.having("streams", "depth"))
 OTHER = pytest.mark.promise(reason="the same placements with another norm, or without a residual")
 
 
@@ -259,11 +259,25 @@ def test_pre_norm_does_not_normalise_the_stream():
         ({"model.norm.placement": "deepnorm"}, NoNorm),
         ({"model.norm.placement": "sandwich"}, LayerNorm),
         ({"model.norm.placement": "reordered"}, LayerNorm),
+        ({"model.norm.placement": "resi_dual"}, LayerNorm),
         ({"model.norm.kind": "none"}, NoNorm),
     ],
 )
 def test_final_norm_exists_only_for_an_unnormalised_stream(overrides, final):
     assert type(make_final_norm(tiny(overrides).model)) is final
+
+
+def test_resi_dual_ends_in_one_stream_plus_the_norm_of_the_other():
+    config = tiny({"model.norm.placement": "resi_dual"}).model
+    x, block = entering(config, np.random.default_rng(1)), PLACEMENT_KINDS.code_of("resi_dual")
+    module = make_final_norm(config)
+    values = random_values(module, 0)
+    norm = with_values(module, values)
+    actual = call(lambda x: block.hidden_states(x, norm, config, counting(T)), np.float32(x))
+    expected = x[:, :, 0] + reference.norm(config, as_float64(values), x[:, :, 1])
+    compared(actual, expected, config=config, parts=BLOCK)
+    begun = np.float32(x[:, :, 0])
+    np.testing.assert_array_equal(block.expand(begun, config), np.stack([begun, begun], axis=2))
 
 
 def test_the_two_norms_of_a_block_are_distinct():

@@ -22,6 +22,7 @@ from tests.support.building import (
 )
 from tests.support.comparisons import compared
 from zoo.config.kinds import NORM_KINDS
+from zoo.errors import ConfigError
 from zoo.layers.context import Context
 from zoo.layers.norm import layer_norm, make_norm, rms_norm
 from zoo.layers.placement import make_block
@@ -29,6 +30,7 @@ from zoo.models.functional import initialise
 
 D = 16
 NORM = ("model.norm.kind", "model.norm.scale", "model.norm.bias", "model.norm.unit_offset", "model.norm.epsilon")
+OFFSET = ("rmsnorm", "gated_rmsnorm")
 SHIFTED = ("layernorm", "centering", "dyt", "derf", "batchnorm")
 # Two rows with empty slots, whose content must not matter.
 POSITIONS = np.array([[0, 1, 2, -1, -1], [-1, 0, 1, 2, 3]])
@@ -62,10 +64,12 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
 
 def grid():
     for kind, scale, epsilon in itertools.product(
-        ("layernorm", "rmsnorm", "scalenorm", "centering", "dyt", "derf", "batchnorm"), (True, False), (1e-6, 0.3)
+        ("layernorm", "rmsnorm", "gated_rmsnorm", "scalenorm", "centering", "dyt", "derf", "batchnorm"),
+        (True, False),
+        (1e-6, 0.3),
     ):
         for bias in (True, False) if kind in SHIFTED else (None,):
-            for offset in (True, False) if kind == "rmsnorm" and scale else (None,):
+            for offset in (True, False) if kind in OFFSET and scale else (None,):
                 given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
                 if kind in ("centering", "dyt", "derf"):
                     given["epsilon"] = None
@@ -81,8 +85,8 @@ def named(value):
 def test_norm_matches_its_equation(x, kind, fields):
     norm, config, values, stats = make(kind, **dict(fields))
     given = dict(fields)
-    numbers = {"dyt": {"alpha"}, "derf": {"alpha", "shift"}}.get(kind, set())
-    assert set(values) == {name for name in ("scale", "bias") if given.get(name)} | numbers
+    more = {"dyt": {"alpha"}, "derf": {"alpha", "shift"}, "gated_rmsnorm": {"down", "up"}}.get(kind, set())
+    assert set(values) == {name for name in ("scale", "bias") if given.get(name)} | more
     assert set(stats) == ({"mean", "variance"} if kind == "batchnorm" else set())
     expected = reference.norm(config, together(values, stats), np.float64(np.float32(x)), reference.Rows(POSITIONS))
     compared(call(lambda x: norm(x, context()), np.float32(x)), expected, config=config, parts=NORM)
@@ -106,6 +110,19 @@ def test_unit_offset_stores_the_scale_minus_one(x):
     offset.scale.set_value(plain.scale[...] - 1)
     one, other = call(lambda x: [norm(x) for norm in (plain, offset)], np.float32(x))
     close(one, other, 1e-6)
+
+
+def test_gates_of_a_norm_have_two_matrices_and_are_a_half_where_one_is_0(x):
+    gated, config, values, _ = make("gated_rmsnorm", gate_rank=3, unit_offset=False)
+    assert {name: values[name]["kernel"].shape for name in ("down", "up")} == {"down": (D, 3), "up": (3, D)}
+    gated.up.kernel.set_value(jnp.zeros((3, D)))
+    normed = call(lambda x: rms_norm(x, values["scale"], config.norm.epsilon), np.float32(x))
+    close(call(gated, np.float32(x)), normed / 2, 1e-7)
+
+
+def test_parametrizations_without_a_rule_for_gates_are_refused():
+    with pytest.raises(ConfigError, match=r"model.parametrization=mup has no rule for the matrices of the gates"):
+        tiny({"model.norm.kind": "gated_rmsnorm", "model.parametrization": "mup", "model.base_dim": 8})
 
 
 def test_no_norm_is_the_identity(x):

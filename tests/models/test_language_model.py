@@ -72,6 +72,8 @@ MODELS = {
         "model.init.std": 0.01, "model.position.offset": 3, "model.head.bias": True},
     "x0 shortcut, dyt, xielu": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.embedding.norm": True,
         "model.num_layers": 3, "model.scan_layers": True, "model.ffn.kind": "xielu"},
+    "two streams": {"model.norm.placement": "resi_dual", "model.num_layers": 3, "model.scan_layers": True, "model.residual_multiplier": 0.5},
+    "gated norms": {"model.norm.kind": "gated_rmsnorm", "model.norm.gate_rank": 3, "model.embedding.norm": True},
     "lightning attention, by depth": {
         "model.attention.kind": "lightning", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone": {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto", "model.norm.placement": "sandwich", "model.num_layers": 3, "model.scan_layers": True},

@@ -171,12 +171,12 @@ def test_scan_and_remat_do_not_change_gradients(changes, base):
                 {"model.norm.placement": placement, "model.norm.streams": 4},
                 marks=pytest.mark.promise(reason="another model is decoded"),
             )
-            for placement in PLACEMENT_KINDS.having("depth")
+            for placement in (*PLACEMENT_KINDS.having("depth"), "resi_dual")
         ),
         pytest.param({"model.scan_layers": True}, marks=pytest.mark.promise(reason="another model is decoded")),
         pytest.param(ENCODER_DECODER, marks=pytest.mark.promise(reason="another model is decoded")),
     ],
-    ids=["", *PLACEMENT_KINDS.having("depth"), "scanned", "two sides"],
+    ids=["", *PLACEMENT_KINDS.having("depth"), "resi_dual", "scanned", "two sides"],
 )
 @pytest.mark.promise(reason="a model is decoded step by step; tests/decoding does so for every kind of layer")
 def test_cached_decoding_equals_a_pass_over_all_tokens(changes):

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
 STREAMS, DEPTH = "zoo/layers/residual_streams.py", "zoo/layers/depth_connections.py"
+DUAL = "zoo/layers/dual_residual.py"
 ROPE, RELATIVE, KERNELS = (
     "zoo/layers/position/rope.py",
     "zoo/layers/position/relative.py",
@@ -44,6 +45,27 @@ MUTANTS = (
         BLOCK,
         "return norm(self.add(x, f(x), context, part), context)",
         "return self.add(x, norm(f(x), context), context, part)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "gated norm: the gate is linear between its matrices",
+        NORM,
+        "jax.nn.silu(self.down(y))",
+        "self.down(y)",
+        NORM_TESTS,
+    ),
+    Mutant(
+        "ResiDual: the second stream is made of the first",
+        DUAL,
+        "self.combine(total, y)",
+        "self.combine(normed, y)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "ResiDual: the output lacks the first stream",
+        DUAL,
+        "x[:, :, 0] + super().hidden_states(x, norm, config, context)",
+        "super().hidden_states(x, norm, config, context)",
         BLOCK_TESTS,
     ),
     Mutant(

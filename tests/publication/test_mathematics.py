@@ -104,7 +104,7 @@ def test_marked_equations_of_a_page_are_set():
 
 
 def test_every_variant_has_an_equation_that_is_set():
-    # These are told in words: ways to change frequencies.
+    # These variants are described in words: they change frequencies.
     assert {name for name, text in TEXTS.items() if "`$" not in marked(text)} == {
         "rope-yarn",
         "rope-llama3",

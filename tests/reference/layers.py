@@ -61,6 +61,11 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, 1 + scale if config.norm.unit_offset else scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "gated_rmsnorm":
+        # Qiu et al. 2026.
+        y = rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+        h = y @ params["down"]["kernel"]
+        return y / (1 + np.exp(-(h / (1 + np.exp(-h))) @ params["up"]["kernel"]))
     if kind == "scalenorm":
         # Nguyen & Salazar 2019, with epsilon as in RMSNorm.
         D = x.shape[-1]

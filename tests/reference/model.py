@@ -28,9 +28,10 @@ def deepnorm_alpha(config, sides):
 def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
-    al. 2021 (reordered), Wang et al. 2022 (deepnorm); parallel: Wang & Komatsuzaki 2021 (shared
-    norm) and Black et al. 2022 (own norms). The `number` of the layer counts from 1 (Sun et al. 2025,
-    eq. 6); `first` is what entered the first block. What is added is multiplied by r (Granite).
+    al. 2021 (reordered), Wang et al. 2022 (deepnorm), Xie et al. 2023 (two streams);
+    parallel: Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022 (own norms). The `number` of
+    the layer counts from 1 (Sun et al. 2025, eq. 6); `first` is what entered the first block. What is
+    added is multiplied by r (Granite).
     """
     keep, placement, r = 1.0 if config.residual else 0.0, config.norm.placement, config.residual_multiplier
 
@@ -86,6 +87,9 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
             x = keep * x + r * params[f"{name}_scale"] * f(normed(name, x))
         elif placement == "post":
             x = normed(name, keep * x + r * f(x))
+        elif placement == "resi_dual":
+            y = r * f(x[:, :, 0])
+            x = np.stack([normed(name, x[:, :, 0] + y), x[:, :, 1] + y], axis=2)
         elif placement == "sandwich":
             x = keep * x + r * normed(f"{name}_output", f(normed(name, x)))
         elif placement == "reordered":
@@ -138,10 +142,10 @@ def tower(config, params, x, rows, segments=None, sides=None):
         # A query of an empty slot sees nothing and is NaN, which times 0 would spread to all tokens.
         filled = rows.positions >= 0
         x = np.where(filled.reshape(*filled.shape, *[1] * (x.ndim - 2)), x, 0)
-    x = streams.reduce(config, x)
+    y = streams.reduce(config, x)
     if config.norm.placement not in ("post", "deepnorm"):
-        x = norm(config, params.get("final_norm"), x, rows)
-    return x
+        y = norm(config, params.get("final_norm"), y, rows)
+    return x[:, :, 0] + y if config.norm.placement == "resi_dual" else y
 
 
 def embed(config, params, tokens, table="embedding"):

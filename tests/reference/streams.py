@@ -14,13 +14,17 @@ def expand(config, x):
     """What enters the first block, from the embedding [B, T, D]."""
     if config.norm.placement in DEPTH:
         return begin_depth(config, x)
+    if config.norm.placement == "resi_dual":
+        return np.stack([x, x], axis=2)
     return np.repeat(x[:, :, None], config.norm.streams, axis=2) if config.norm.placement in HYPER else x
 
 
 def reduce(config, x):
-    """The output of the stack, [B, T, D]: the mean of the streams, or what is read."""
+    """What the last norm reads, [B, T, D]: the mean of the streams, or one of them."""
     if config.norm.placement in DEPTH:
         return x[:, :, 0]
+    if config.norm.placement == "resi_dual":
+        return x[:, :, 1]
     return x.mean(axis=2) if config.norm.placement in HYPER else x
 
 

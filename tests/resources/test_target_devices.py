@@ -156,7 +156,7 @@ class TestCompiled:
     @has_compiler_for("h100")
     @pytest.mark.parametrize("head_dim", [32, 256])
     def test_attention_on_gpus_is_that_of_cudnn(self, head_dim):
-        """Heads of more than 128 need an H100, of which the process has none."""
+        """cuDNN takes heads wider than 128 on an H100, which this process lacks."""
         fields = (
             "--config.model.dtype=bfloat16", "--config.model.tie_embeddings=false", "--config.model.num_layers=3",
             f"--config.model.attention.head_dim={head_dim}",

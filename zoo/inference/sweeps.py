@@ -12,7 +12,8 @@ from rich.console import Console
 from zoo import config as configs
 from zoo.lab.experiment import Experiment, load_experiment
 from zoo.lab.launch.sweep_folder import read_planned_state
-from zoo.lab.launch.workflow import SweepOptions, SweepWorkflow
+from zoo.lab.launch.sweep_options import SweepOptions
+from zoo.lab.launch.workflow import SweepWorkflow
 from zoo.lab.measures import compute_missing_measures
 from zoo.lab.planning.adhoc import experiment_from_flags
 from zoo.lab.planning.plan import make_plan

@@ -32,7 +32,8 @@ class Block(nnx.Module):
     With `ffn.kind=none` there is no feed-forward sublayer.
 
     A subclass may carry several residual streams from layer to layer: `expand` makes them of the
-    embedding, `sublayer` reads and writes them, and `reduce` makes the stack's output of them.
+    embedding, `sublayer` reads and writes them, `reduce` makes one vector of them, and
+    `hidden_states` the output of the stack.
 
     Args:
         config: the `model` part, as this layer sees it.
@@ -84,10 +85,23 @@ class Block(nnx.Module):
     def reduce(x: Residual, config: ResolvedConfig) -> Hidden:
         """Returns one vector for each token, from what leaves a layer; by default that itself.
 
-        The last layer's is the output of the stack. Those of all layers are recorded.
+        The last norm reads that of the last layer. Those of all layers are recorded.
         """
         del config
         return x
+
+    @classmethod
+    def hidden_states(cls, x: Residual, norm: Norm, config: ResolvedConfig, context: Context) -> Hidden:
+        """Returns the hidden states after the stack, from what leaves its last layer: by default
+        Norm(reduce(x)).
+
+        Args:
+            x: the residual stream, or streams.
+            norm: the norm after the last block, which is the identity without `final_norm`.
+            config: the `model` part.
+            context: structure of the sequence.
+        """
+        return norm(cls.reduce(x, config), context)
 
     @classmethod
     def residual_flops(cls, config: ResolvedConfig, sublayers: int) -> int:

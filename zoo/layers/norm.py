@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import NORM_KINDS
 from zoo.layers.context import Context
-from zoo.layers.parameter import constant, ones, parameter, statistic, zeros
+from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, statistic, zeros
 
 Scale = Float[Array, " D"] | None
 
@@ -113,6 +113,26 @@ class RMSNorm(Norm):
     def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
         """Normalises each vector of `x`."""
         return rms_norm(x, self.effective_scale, self.epsilon)
+
+
+class GatedNorm(RMSNorm):
+    """GatedNorm(x) = y * sigmoid(silu(y W_d) W_u), with y = RMSNorm(x), W_d [D, R] and W_u [R, D] of
+    each norm and R = `norm.gate_rank` (Qiu et al. 2026, arXiv:2601.22966).
+
+    The gate can shrink a dimension of a token, for which RMSNorm alone needs a large value in another
+    dimension. There is no bias. With the matrices near 0 every gate is 1/2.
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        super().__init__(config)
+        rank, kernel = config.norm.gate_rank, kernel_initializer(config)
+        self.down = Linear(config.dim, rank, ("embed", None), False, kernel)
+        self.up = Linear(rank, config.dim, (None, "embed"), False, kernel)
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Normalises each vector of `x`, and multiplies it with its gates."""
+        y = super().__call__(x, context)
+        return y * jax.nn.sigmoid(self.up(jax.nn.silu(self.down(y))))
 
 
 class ScaleNorm(RMSNorm):

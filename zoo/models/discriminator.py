@@ -55,7 +55,7 @@ class ReplacementGenerator(nnx.Module):
     def __call__(self, x: Float[Array, "B T E"], context: Context) -> Float[Array, "B T G"]:
         """Returns the hidden states; `context` is that of `own`."""
         x = x if self.project is None else self.project(x)
-        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+        return self.stack(x, context, shared_scores(self.position, context), self.final_norm)
 
 
 class Discriminator(nnx.Module):

@@ -76,7 +76,7 @@ class Tower(nnx.Module):
         x = self.embedded(x, context, segments)
         if self.embedding_projection is not None and not self.projects_tokens:
             x = context.shard_rows(self.embedding_projection(x))
-        return self.final_norm(self.stack(x, context, shared_scores(self.position, context)), context)
+        return self.stack(x, context, shared_scores(self.position, context), self.final_norm)
 
     def embedded(
         self, x: Float[Array, "B T E"], context: Context, segments: Int[Array, "B T"] | None = None

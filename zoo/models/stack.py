@@ -17,6 +17,7 @@ from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
 from zoo.layers.attention.kernels.fused import FUSED_OUTPUT
 from zoo.layers.context import Context
+from zoo.layers.norm import Norm
 from zoo.layers.parameter import Statistic
 from zoo.layers.placement import make_block
 from zoo.models.functional import split, stack, statistics_of
@@ -55,7 +56,8 @@ class Stack(nnx.Module):
     cache and record. Statistics are those of the last one, and counts the sum over all.
 
     Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
-    stream or several.
+    stream or several. The norm after the last layer is given, because `Block.hidden_states` says what
+    it reads.
 
     If a part of a block publishes arrays (a class attribute `publishes` with their names, see
     `Context.publish`), the first layer runs before the scan, and all later ones get its arrays.
@@ -96,9 +98,13 @@ class Stack(nnx.Module):
         )
 
     def __call__(
-        self, x: Float[Array, "B T D"], context: Context, shared: Float[Array, "#B H T S"] | SharedScores | None = None
+        self,
+        x: Float[Array, "B T D"],
+        context: Context,
+        shared: Float[Array, "#B H T S"] | SharedScores | None,
+        final_norm: Norm,
     ) -> Float[Array, "B T D"]:
-        """Applies the blocks in order and updates their statistics."""
+        """Applies the blocks in order, and the norm after them; updates their statistics."""
         parts = {name: split(block) for name, block in self._blocks().items()}
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
@@ -156,7 +162,7 @@ class Stack(nnx.Module):
                 new[name].append(stats)
         x, _ = self._unroll(x, layers, state, range(start + periods * period, len(self.kinds)), published, new)
         self._write_back(new, context)
-        return self.placement.reduce(x, self.config)
+        return self.placement.hidden_states(x, final_norm, self.config, context)
 
     def _scan(self, x, layers, state, start, periods, published):
         """Runs complete periods of the pattern as one loop, from layer `start` on."""

@@ -193,6 +193,12 @@ PAPERS = (
         "arXiv:2505.06708",
     ),
     Paper(
+        "Qiu et al. 2026",
+        "A Unified View of Attention and Residual Sinks: Outlier-Driven Rescaling is Essential for Transformer "
+        "Training",
+        "arXiv:2601.22966",
+    ),
+    Paper(
         "Qwen Team 2024",
         "Qwen1.5-MoE: Matching 7B Model Performance with 1/3 Activated Parameters",
         "https://qwenlm.github.io/blog/qwen-moe/",
@@ -267,6 +273,7 @@ PAPERS = (
         "arXiv:2412.13663",
     ),
     Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
+    Paper("Xie et al. 2023", "ResiDual: Transformer with Dual Residual Connections", "arXiv:2304.14802"),
     Paper("Xie et al. 2025", "mHC: Manifold-Constrained Hyper-Connections", "arXiv:2512.24880"),
     Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),
     Paper("Xu et al. 2019", "Understanding and Improving Layer Normalization", "arXiv:1911.07013"),

@@ -30,7 +30,8 @@ NOT_WRITTEN = {
     "roformer": ["roformer.encoder.embed_positions.weight"],
 }  # fmt: skip
 OF_TRANSFORMERS = [name for name in EXPRESSED if OF_CLASSES[name].library == "transformers"]
-# The chunk size of Mamba-2 changes the order of its sums alone. It is no setting here, so the class's default is exported.
+# The chunk size of Mamba-2 only changes the order of its sums. zoo has no such setting, and exports
+# the class's default.
 ROUNDED = {"mamba2": 1e-6}
 # With a record of the import only more settings are written, those that the import has read: one
 # system of each kind shows it.

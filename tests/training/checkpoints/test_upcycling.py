@@ -41,7 +41,7 @@ def dense(tmp_path_factory):
 
 
 class NoCheckpoints:
-    """Of a run that has not begun."""
+    """The checkpoints of a run before its first update."""
 
     def restore_latest(self, abstract):
         return None

@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
         )
     # Imported here because --help and mistakes in flags need none of it.
     from zoo.cli.console import make_console
-    from zoo.lab.launch.workflow import SweepOptions, SweepWorkflow
+    from zoo.lab.launch.sweep_options import SweepOptions
+    from zoo.lab.launch.workflow import SweepWorkflow
 
     options = SweepOptions(
         folder=args.output or Path("runs") / experiment.name,

@@ -23,6 +23,15 @@ def _derive_alpha(flat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"model.norm.attention_alpha_start": flat["model.norm.alpha_start"]}
 
 
+def _gate_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    del architecture
+    if flat["model.parametrization"] != "standard":
+        yield (
+            f"model.parametrization={flat['model.parametrization']} has no rule for the matrices of the gates of "
+            f"{KIND}={flat[KIND]}, whose rank does not grow with the width; leave it standard"
+        )
+
+
 NORM_KINDS = KindTable(
     KIND,
     traits={
@@ -73,6 +82,36 @@ NORM_KINDS = KindTable(
             "divide by the length, multiply by one learned number (ScaleNorm, Nguyen & Salazar 2019)",
             frozenset({"normalises", "epsilon"}),
             code="zoo.layers.norm:ScaleNorm",
+        ),
+        Kind(
+            KIND,
+            "gated_rmsnorm",
+            "RMSNorm times a gate, a function of what it gives through two narrow matrices (GatedNorm, Qiu et al. "
+            "2026)",
+            frozenset({"normalises", "epsilon", "unit_offset"}),
+            (
+                Field(
+                    "model.norm.gate_rank",
+                    16,
+                    int,
+                    "R, width between the two matrices of the gate",
+                    minimum=1,
+                    maximum=65536,
+                    added=True,
+                ),
+            ),
+            problems=_gate_problems,
+            code="zoo.layers.norm:GatedNorm",
+            description=Description(
+                name="gated-norm",
+                details=("Every norm of the model has its own gate, also the last one before the head.",),
+                published=(
+                    "Qiu et al. 2026: models whose residual streams need no large values, by gates or by learned "
+                    "factors, gain 2 points on average over benchmarks, and lose 1.2 points with weights and "
+                    "activations of 4 bits.",
+                ),
+                synonyms=("gatednorm",),
+            ),
         ),
         Kind(
             KIND,
@@ -461,6 +500,24 @@ PLACEMENT_KINDS = KindTable(
             problems=_depth_problems,
             code="zoo.layers.depth_connections:UNetBlock",
             description=Description(name="u-net-skips"),
+        ),
+        Kind(
+            PLACEMENT,
+            "resi_dual",
+            "norm(x + f(x)), and a second stream s + f(x), which is normalised after the last block (Xie et al. 2023)",
+            problems=_residual_problems,
+            code="zoo.layers.dual_residual:DualResidualBlock",
+            description=Description(
+                details=(
+                    "The second stream costs memory and additions, and no product of matrices; a training step keeps "
+                    "two vectors of each token for each layer. Recorded states are those of the second stream.",
+                ),
+                published=(
+                    "Xie et al. 2023: better than post-norm and pre-norm in machine translation of several sizes and "
+                    "depths.",
+                ),
+                synonyms=("residual-dual", "pre-post-norm"),
+            ),
         ),
         Kind(
             PLACEMENT,

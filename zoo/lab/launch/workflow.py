@@ -2,22 +2,21 @@
 
 import contextlib
 import dataclasses
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from zoo.config import ResolvedConfig, check_records, plugins
-from zoo.errors import ConfigError, DataError, Preempted, ZooError, listed
+from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
-from zoo.lab.launch.cpu_processes import CpuProcesses, plan_processes, planned_threads
-from zoo.lab.launch.display import LiveDisplay, PlainDisplay, print_line, print_plan
+from zoo.lab.launch.display import print_line, print_plan
+from zoo.lab.launch.executor import Executor
 from zoo.lab.launch.kernel_versions import mixed_kernels
-from zoo.lab.launch.populations import PopulationPolicy, group_runs, mixed_numerics
+from zoo.lab.launch.populations import mixed_numerics
 from zoo.lab.launch.preparation import (
     archive_sweep,
     data_problems,
@@ -26,12 +25,7 @@ from zoo.lab.launch.preparation import (
     submitted_jobs,
     write_floors,
 )
-from zoo.lab.launch.process_pool import ProcessPool
-from zoo.lab.launch.progress import SweepProgress
-from zoo.lab.launch.ray_pool import RayCluster, RayPool
-from zoo.lab.launch.run_task import RunTask, TaskOptions, emit_tasks, json_lines, make_tasks
-from zoo.lab.launch.slurm import SlurmLauncher, SlurmOptions, batch_size_problems, path_problems
-from zoo.lab.launch.slurm_queue import SubmittedJob, is_continuation, queued_continuations, read_jobs
+from zoo.lab.launch.slurm_queue import SubmittedJob, queued_continuations
 from zoo.lab.launch.sweep_folder import (
     carry_forward_warnings,
     check_sweep_folder,
@@ -40,8 +34,8 @@ from zoo.lab.launch.sweep_folder import (
     untuned_runs,
 )
 from zoo.lab.launch.sweep_lock import SweepLock
+from zoo.lab.launch.sweep_options import SweepOptions
 from zoo.lab.planning.arm import PlannedRun
-from zoo.lab.planning.gpu_assignment import GpuAssignment
 from zoo.lab.planning.plan import InvalidPlan, Plan, make_plan
 from zoo.lab.planning.power import conjunction_lines, power_lines
 from zoo.lab.planning.tuning import (
@@ -60,39 +54,6 @@ from zoo.lab.results.tuning_grid import tuned_text, tuned_value, tuning_losses
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import SequentialDesign
 from zoo.training.records.run_folder import FolderState
-from zoo.training.runtime.gpus import visible_gpus
-
-
-@dataclasses.dataclass(frozen=True)
-class SweepOptions:
-    """Options of running a sweep; the experiment is separate.
-
-    Attributes:
-        folder: the sweep's folder.
-        command: the words of a `zoo run` that reproduces the results.
-        jobs: processes at once (None: `plan_processes` on a CPU, 1 elsewhere), or with `slurm` tasks
-            of an array at once.
-        fresh: archive an earlier sweep in the folder.
-        dry_run: check and show everything, write nothing.
-        max_seeds: add seeds until the contrasts are decided, up to this number; None for the
-            experiment's seeds.
-        population: groups runs into populations; None for one process per run.
-        slurm: submits runs as jobs; None for another launcher.
-        tasks: hands runs to Ray, or writes them for another scheduler; None for processes on this
-            machine, or jobs of SLURM.
-        words: words after `zoo` of the command that goes on after jobs of SLURM.
-    """
-
-    folder: Path
-    command: list[str]
-    jobs: int | None = None
-    fresh: bool = False
-    dry_run: bool = False
-    max_seeds: int | None = None
-    population: PopulationPolicy | None = None
-    slurm: SlurmOptions | None = None
-    tasks: TaskOptions | None = None
-    words: Sequence[str] = ()
 
 
 class SweepWorkflow:
@@ -117,9 +78,7 @@ class SweepWorkflow:
         self._show_plan = show_plan
         # Whether an earlier sweep in the folder still has to be archived.
         self._fresh = options.fresh
-        # Connections that last for several sweeps, such as tuning and the arms.
-        self._connections = contextlib.ExitStack()
-        self._ray: RayCluster | None = None
+        self._executor = Executor(options, console)
 
     def run(self, experiment: Experiment) -> int:
         """Runs the experiment; returns the exit code, 1 if a run failed.
@@ -128,7 +87,7 @@ class SweepWorkflow:
             ConfigError: the experiment, the options or the sweep's folder do not fit together.
             Preempted: a signal stopped the sweep.
         """
-        with self._connections:
+        with self._executor:
             return self._run(experiment) or 0
 
     def _run(self, experiment: Experiment) -> int | None:
@@ -145,12 +104,15 @@ class SweepWorkflow:
     def _say(self, text: str, style: str = "") -> None:
         print_line(self._console, text, style)
 
+    def _earlier(self, folder: Path) -> Path:
+        """Returns the folder of the sweep that goes on: one without runs if it is archived first."""
+        return Path(os.devnull) if self._fresh else folder
+
     def _plan_looks(self, experiment: Experiment) -> SequentialDesign:
         """Plans at which numbers of seeds the contrasts are judged, before anything runs."""
         if not experiment.contrasts:
             raise ConfigError("--until-decided: the experiment has no contrasts that could be decided")
-        folder = Path(os.devnull) if self._fresh else self._options.folder
-        return plan_interim_looks(folder, experiment.seeds, self._options.max_seeds)
+        return plan_interim_looks(self._earlier(self._options.folder), experiment.seeds, self._options.max_seeds)
 
     def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int | None, Experiment | None]:
         """Tunes the arms; returns (exit code, the experiment with the tuned values).
@@ -165,7 +127,7 @@ class SweepWorkflow:
         self._check_folder(folder, plan)
         if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
-        if problems := self._gpu_problems(plan):
+        if problems := self._executor.problems(plan):
             raise ConfigError(problems)
         if self._fresh and not options.dry_run:
             for sweep in (folder, *(folder / tuning_folder(experiment, tune) for tune in experiment.tunings)):
@@ -242,12 +204,12 @@ class SweepWorkflow:
         plan = self._plan(experiment, folder)
         self._check_folder(folder, plan)
         exists = folder.exists() and not self._fresh
-        problems = [*self._gpu_problems(plan), *related_run_problems(self._new_configs(plan, folder))]
+        problems = [*self._executor.problems(plan), *related_run_problems(self._new_configs(plan, folder))]
         if exists and (conflicts := find_conflicts(folder, plan.in_order)):
             problems += [*conflicts, _other_folder_hint(folder)]
-        if not problems and self._needs_ray(plan, folder):
+        if not problems:
             # Data can take minutes, and --fresh moves a sweep: a wrong address is found before.
-            self._connect_ray()
+            self._executor.connect(plan, self._earlier(folder))
         try:
             datasets = load_data(plan, folder if exists else None, read_only=self._options.dry_run)
         except (ConfigError, DataError) as error:
@@ -273,9 +235,9 @@ class SweepWorkflow:
             # Tuning runs are ranked, and no rule judges them.
             waits = parent is None and write_floors(plan, folder, datasets, self._say)
             ended, stopped = {}, False
-            handed_over = self._hand_over(plan, pending, folder, submitted, continues)
+            handed_over = self._executor.hand_over(plan, pending, folder, submitted, continues)
             if not handed_over:
-                pool = self._pool(plan, pending, folder, lock)
+                pool = self._executor.pool(plan, pending, folder, lock)
                 ended, stopped = pool.run(), pool.stopped
             if waits:
                 write_floors(plan, folder, datasets, self._say)
@@ -284,40 +246,6 @@ class SweepWorkflow:
                 self._say(line)
             return None
         return self._finish(plan, folder, ended, stopped)
-
-    def _hand_over(
-        self, plan: Plan, pending: list[PlannedRun], folder: Path, submitted: dict[str, SubmittedJob], continues: bool
-    ) -> list[str]:
-        """Hands the runs that are left to a scheduler that trains them after this command.
-
-        Returns:
-            Lines that say what becomes of them; empty if they are trained during this command.
-        """
-        options = self._options
-        if options.slurm:
-            self._check_failures(pending, folder, submitted)
-            # Jobs outlive the lock; their record keeps runs from being submitted twice.
-            jobs = self._slurm_launcher(plan, folder, submitted, continues).launch(pending, folder)
-            return submission_lines(folder, jobs, sum(run.folder not in submitted for run in pending), continues)
-        if options.tasks and options.tasks.emit:
-            tasks = self._make_tasks(plan, pending, folder, bool(self._assignment.gpus))
-            emit_tasks(options.tasks.emit, tasks, pending, folder)
-            return emission_lines(options.tasks.emit, folder, len(pending), continues)
-        return []
-
-    def _check_failures(self, pending: list[PlannedRun], folder: Path, submitted: dict[str, SubmittedJob]) -> None:
-        """Refuses, in a job that goes on after runs, to submit again those that have failed: such jobs
-        would follow each other without end.
-        """
-        before = read_jobs(folder)
-        if not is_continuation(folder):
-            return
-        failed = [run for run in pending if run.folder in before and run.folder not in submitted]
-        if failed:
-            raise ZooError(
-                f"{len(failed)} of {len(before)} runs were not finished ({listed([run.name for run in failed], 3)}), "
-                "and what follows needs them; the command that started the sweep submits them again"
-            )
 
     def _plan(self, experiment: Experiment, folder: Path) -> Plan:
         """Plans the experiment, with the names of the runs that its folder holds."""
@@ -361,24 +289,9 @@ class SweepWorkflow:
         if self._show_plan:
             self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
-        if options.slurm:
-            submitted = submitted_jobs(folder) if exists else {}
-            for text in self._slurm_launcher(plan, folder, submitted, continues).preview(pending, folder):
-                print(text)
-            count = len(pending) - sum(run.folder in submitted for run in pending)
-            self._say(f"dry run: {count} of {len(states)} runs would be submitted, in {folder}")
-            return 0
-        if options.tasks:
-            if options.tasks.emit:
-                print(json_lines(self._make_tasks(plan, pending, folder, bool(self._assignment.gpus))), end="")
-            where = f"written to {options.tasks.emit}" if options.tasks.emit else "handed to Ray"
-            self._say(f"dry run: {len(pending)} of {len(states)} runs would be {where}, in {folder}")
-            return 0
-        groups = f"in {_describe_groups(self._groups(pending))}, " if options.population else ""
-        jobs = self._processes(plan, pending, folder).jobs
-        self._say(
-            f"dry run: {len(pending)} of {len(states)} runs would be trained, {groups}{jobs} at a time, in {folder}"
-        )
+        submitted = submitted_jobs(folder) if exists and options.slurm else {}
+        planned = self._executor.preview(plan, pending, folder, self._earlier(folder), submitted, continues)
+        self._say(f"dry run: {planned}")
         return 0
 
     def _show_power(self, plan: Plan) -> None:
@@ -392,81 +305,6 @@ class SweepWorkflow:
             self._say(line)
         for line in conjunction_lines(contrasts, experiment.claim.ids if experiment.claim else ()):
             self._say(line)
-
-    def _pool(self, plan: Plan, pending: list[PlannedRun], folder: Path, lock: SweepLock) -> ProcessPool | RayPool:
-        if self._options.tasks:
-            return self._ray_pool(plan, pending, folder)
-        groups, population = self._groups(pending), self._options.population
-        processes = self._processes(plan, pending, folder)
-        if population and pending:
-            self._say(f"{len(pending)} runs in {_describe_groups(groups)}")
-        if pending and (described := self._assignment.describe()):
-            self._say(described)
-        if pending and (described := processes.describe()):
-            self._say(described)
-        display = self._display(plan, pending, folder, processes.jobs * max(map(len, groups), default=1))
-        return ProcessPool(
-            pending, folder, processes.jobs, lock, display, population, self._assignment.gpus, processes.variables()
-        )
-
-    def _display(self, plan: Plan, pending: list[PlannedRun], folder: Path, at_once: int) -> PlainDisplay:
-        progress = SweepProgress(folder, plan.in_order, pending, at_once, plan.experiment.metric)
-        return (LiveDisplay if self._console.is_terminal else PlainDisplay)(self._console, progress)
-
-    def _ray_pool(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> RayPool:
-        there = self._connect_ray().resources if pending else {}
-        tasks = self._make_tasks(plan, pending, folder, there.get("GPU", 0) > 0)
-        if pending:
-            for line in self._connect_ray().missing({task.resources for task in tasks}):
-                self._say(line, "yellow")
-        at_once = sum(there.get("CPU", 1) // task.resources.cpus for task in tasks[:1])
-        return RayPool(pending, tasks, folder, self._display(plan, pending, folder, max(1, int(at_once))))
-
-    def _needs_ray(self, plan: Plan, folder: Path) -> bool:
-        """Returns whether this command trains runs on a Ray cluster."""
-        options = self._options
-        if options.dry_run or not (options.tasks and options.tasks.ray):
-            return False
-        return self._fresh or any(plan.pending(lambda run: read_planned_state(folder, run).finished))
-
-    def _connect_ray(self) -> RayCluster:
-        """Returns the cluster, which is connected or started at the first call.
-
-        Raises:
-            ConfigError: no cluster answers.
-        """
-        if self._ray is None:
-            self._ray = self._connections.enter_context(RayCluster(self._options.tasks.ray))
-        return self._ray
-
-    def _make_tasks(self, plan: Plan, pending: list[PlannedRun], folder: Path, gpus_there: bool) -> list[RunTask]:
-        options = self._options.tasks
-        threads = planned_threads(Path(os.devnull) if self._fresh else folder, plan.in_order)
-        resources = {run.folder: options.resources_of(run, gpus_there, threads) for run in pending}
-        return make_tasks(pending, folder, resources, threads)
-
-    def _processes(self, plan: Plan, pending: list[PlannedRun], folder: Path) -> CpuProcesses:
-        """Returns the processes that train at once, and their threads."""
-        options = self._options
-        if self._assignment.gpus:
-            return CpuProcesses(options.jobs or 1)
-        found = Path(os.devnull) if self._fresh else folder
-        return plan_processes(found, plan.in_order, len(pending), options.jobs, options.population is not None)
-
-    def _slurm_launcher(
-        self, plan: Plan, folder: Path, submitted: dict[str, SubmittedJob], continues: bool
-    ) -> SlurmLauncher:
-        options = self._options.slurm
-        if problems := [*path_problems(folder), *batch_size_problems(plan.in_order, options)]:
-            raise ConfigError(problems)
-        # The folder that --fresh makes is the one that is continued.
-        words = [word for word in self._options.words if word != "--fresh"] if continues else []
-        return SlurmLauncher(plan.experiment.name, options, submitted, words)
-
-    def _groups(self, runs: list[PlannedRun]) -> list[list[PlannedRun]]:
-        """Returns the runs of each process, as if all runs were ready to start."""
-        policy = self._options.population
-        return [[run] for run in runs] if policy is None else list(group_runs(runs, policy))
 
     def _finish(self, plan: Plan, folder: Path, ended: Mapping[str, FolderState], stopped: bool) -> int:
         """Shows which runs failed and reports on the sweep; returns the exit code.
@@ -502,17 +340,6 @@ class SweepWorkflow:
         if mixed := mixed + mixed_kernels(folder, plan.in_order):
             raise ConfigError([*mixed, _other_folder_hint(folder)])
 
-    @functools.cached_property
-    def _assignment(self) -> GpuAssignment:
-        # Kept, because listing GPUs can take seconds.
-        return GpuAssignment(self._options.jobs or 1, visible_gpus())
-
-    def _gpu_problems(self, plan: Plan) -> list[str]:
-        """Returns lines for runs whose mesh is larger than the GPUs that a process here would have."""
-        if self._options.tasks:
-            return self._options.tasks.mesh_problems(plan.in_order)
-        return [] if self._options.slurm else list(self._assignment.problems(plan.in_order))
-
     def _check_queue(self, folder: Path) -> dict[str, SubmittedJob]:
         """Returns the sweep's jobs in SLURM's queue, which `SlurmLauncher` leaves there.
 
@@ -539,33 +366,3 @@ class SweepWorkflow:
 
 def _other_folder_hint(folder: Path) -> str:
     return f"use another --output, or --fresh to archive {folder}"
-
-
-def _describe_groups(groups: list[list[PlannedRun]]) -> str:
-    sizes = ", ".join(str(len(members)) for members in groups)
-    return f"{len(groups)} population{'' if len(groups) == 1 else 's'} ({sizes})"
-
-
-def submission_lines(folder: Path, jobs: Sequence[str], count: int, continues: bool) -> list[str]:
-    """Returns what is said after runs were submitted to SLURM.
-
-    Args:
-        folder: of the sweep.
-        jobs: that were submitted now, for `count` runs.
-        continues: a job goes on after them.
-    """
-    lines = ["all runs that are left are in the queue already"]
-    if count:
-        lines = [f"submitted: {count} runs as jobs {', '.join(jobs)}"]
-    if continues:
-        lines.append("when they have ended, a job submits what follows from them, or writes the report")
-    return [*lines, f"zoo status {folder} shows their progress; zoo report {folder} judges the results so far"]
-
-
-def emission_lines(path: Path, folder: Path, count: int, continues: bool) -> list[str]:
-    """Returns what is said after tasks were written for another scheduler."""
-    after = "writes what follows from them, or the report" if continues else "writes the report"
-    return [
-        f"written: {count} runs to {path}, in {folder}",
-        f"when they have ended, the same command (without --fresh) {after}; zoo status {folder} shows their progress",
-    ]
