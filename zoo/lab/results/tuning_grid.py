@@ -115,8 +115,8 @@ def grid_points(sweep: SweepResults, field: str, factor: str, unfinished: bool =
 
 
 def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid | None:
-    """Returns the tuning grid of a sweep in `folder`, of the seeds with which every value ended; None if
-    there is none that can be read.
+    """Returns the tuning grid of a sweep in `folder`, of the runs that have ended; None if there is none
+    that can be read.
 
     Args:
         folder: the sweep's folder.
@@ -128,19 +128,14 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
     curves = {arm: curve for arm, entry in as_dict(tuning.get("curves")).items() if (curve := parse_curve(entry))}
     try:
         sweep = load_sweep(Path(folder) / (as_text(tuning.get("folder")) or TUNING_FOLDER))
-        arms = grid_points(sweep, path, factor, unfinished=True)
-        # A tuning that was continued with fewer seeds has runs that never ended.
-        points = [point for points in arms.values() for point in points]
-        seeds = [seed for seed in sweep.seeds if points and all(seed in point.scores for point in points)]
-        if not seeds:
+        # A tuning that was continued with fewer seeds has runs that never end.
+        found = grid_points(sweep, path, factor, unfinished=True)
+        arms = {arm: [point for point in points if point.scores] for arm, points in found.items()}
+        if not all(arms.values()):
             return None
-        arms = {
-            arm: [GridPoint(point.value, {seed: point.scores[seed] for seed in seeds}) for point in points]
-            for arm, points in arms.items()
-        }
         if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
             chosen, curves = {"": next(iter(chosen.values()))}, dict.fromkeys([""], *curves.values()) if curves else {}
-        return TuningGrid(path, sweep.metric, seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
+        return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
     except (ConfigError, KeyError):
         return None
 
