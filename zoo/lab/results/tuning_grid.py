@@ -115,8 +115,8 @@ def grid_points(sweep: SweepResults, field: str, factor: str, unfinished: bool =
 
 
 def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid | None:
-    """Returns the tuning grid of a sweep in `folder`, of the runs that have ended; None if there is none
-    that can be read.
+    """Returns the tuning grid of a sweep in `folder`, of the runs that have ended; None if none can be
+    read.
 
     Args:
         folder: the sweep's folder.
