@@ -33,7 +33,9 @@ BREAKS = re.compile(r"\s*\n\s*")
 BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
 # Names, punctuation and spaces in code, which need no colour of their own.
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
-COLOURS = 256
+# The text of a link of the navigation. Its element would shorten a long line, and here lines are broken.
+LINK_TEXT = re.compile(r'(class="md-nav__link[^"]*">)\s*<span class="md-ellipsis">([^<]*)</span>\s*(?=</a>)')
+COLOURS = 64
 MAX_MB = 30
 
 
@@ -61,8 +63,9 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def compact(html: str) -> str:
-    """Returns a page without indentation, half of what the theme writes, and without marks of code
-    that has the colour of the text around it.
+    """Returns a page without indentation, half of what the theme writes, without marks of code that has
+    the colour of the text around it, and without an element around the text of each link of the
+    navigation.
     """
     parts = VERBATIM.split(html)
     # Each match is three parts: the text before it, all of it, and the name of its element.
@@ -70,11 +73,11 @@ def compact(html: str) -> str:
     kept = (PLAIN.sub(r"\1", text) for text in [*parts[1::3], ""])
     page = "".join(part for pair in zip(texts, kept, strict=True) for part in pair)
     navigation, article, text = page.partition("<article")
-    return BESIDE_TAGS.sub("", navigation) + article + text
+    return LINK_TEXT.sub(r"\1\2", BESIDE_TAGS.sub("", navigation)) + article + text
 
 
 def with_palette(png: bytes) -> bytes:
-    """Returns a picture with the 256 colours that are nearest to its own, if that makes it smaller."""
+    """Returns a picture with the 64 colours that are nearest to its own, if that makes it smaller."""
     written = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         full = picture.convert("RGBA")

@@ -40,7 +40,7 @@ def inputs(keys=T, size=1.0):
     return [(size * generator.standard_normal((B, length, H, K))).astype(np.float32) for length in (T, keys, keys)]
 
 
-def assert_equal_to_library(attention, arguments, context):
+def assert_equal_to_library(attention, arguments, context, tolerance=1e-5):
     """Asserts that outputs and gradients of zoo and the library agree."""
     weights = np.random.default_rng(5).standard_normal((B, T, H, K)).astype(np.float32)
     w = attention.projection_matrix.numpy().astype(np.float32)
@@ -55,14 +55,16 @@ def assert_equal_to_library(attention, arguments, context):
     their_out = attention(*theirs)
     (their_out * torch.tensor(weights.transpose(0, 2, 1, 3))).sum().backward()
     about = {"variants": ("performer",), "against": "FastAttention of performer-pytorch"}
-    compared(out, their_out.detach().numpy().transpose(0, 2, 1, 3), **about)
+    compared(out, their_out.detach().numpy().transpose(0, 2, 1, 3), tolerance, **about)
     for ours, x in zip(gradients, theirs, strict=True):
-        compared(ours, x.grad.numpy().transpose(0, 2, 1, 3), **about)
+        compared(ours, x.grad.numpy().transpose(0, 2, 1, 3), tolerance, **about)
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 2.0])
 def test_bidirectional_attention(size):
-    assert_equal_to_library(fast_attention(), inputs(size=size), counting(T, causal=False))
+    # The exponentials of large vectors lose more digits.
+    tolerance = 2e-5 if size > 1 else 1e-5
+    assert_equal_to_library(fast_attention(), inputs(size=size), counting(T, causal=False), tolerance)
 
 
 def test_bidirectional_attention_in_chunks(monkeypatch):
