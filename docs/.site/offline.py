@@ -33,7 +33,7 @@ BREAKS = re.compile(r"\s*\n\s*")
 BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
 # Names, punctuation and spaces in code, which need no colour of their own.
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
-# The text of a link of the navigation. Its element would shorten a long line, and here lines are broken.
+# The text of a link of the navigation, in an element that shortens what is too long for a line.
 LINK_TEXT = re.compile(r'(class="md-nav__link[^"]*">)\s*<span class="md-ellipsis">([^<]*)</span>\s*(?=</a>)')
 COLOURS = 64
 MAX_MB = 30
@@ -63,8 +63,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def compact(html: str) -> str:
-    """Returns a page without indentation, half of what the theme writes, without marks of code that has
-    the colour of the text around it, and without an element around the text of each link of the
+    """Returns a page without indentation, half of what the theme writes, without marks of code that
+    has the colour of the text around it, and without an element around the text of each link of the
     navigation.
     """
     parts = VERBATIM.split(html)
