@@ -12,20 +12,22 @@ from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, tuned_by
 from zoo.lab.report.archive.result_record import FITTED
+from zoo.lab.sizes import RUNGS
 
 _JUDGED = (*DECIDED, "undecided")
 
 
 def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], root: str) -> str:
-    """Returns a table of the claims whose arms each had a fitted setting and that could be tested,
-    with the differences that such experiments tell apart.
+    """Returns a table of the claims whose arms each had a fitted setting, at a size with enough tokens
+    (`zoo.lab.sizes.RUNGS`), and that could be tested, with the differences that such experiments tell
+    apart and the numbers of parameters.
 
     Args:
         listed: from `publication.claims_table.read_claims`.
         results: the results of each experiment, by the claim's id.
         root: path of the folder of the results from the page, with a slash if it is not empty.
     """
-    rows, verdicts, widths = [], Counter[str](), defaultdict(list)
+    rows, verdicts, widths, parameters = [], Counter[str](), defaultdict(list), []
     for claim in listed.claims:
         fitted = [each for found in results.get(claim["id"], ()) for each in _fitted(found)]
         for name, one in fitted if claim["direction"] != CHECK else ():
@@ -41,6 +43,7 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             )
             rows.append(f"| {' | '.join(map(as_cell, cells))} |")
             verdicts[one.verdict] += 1
+            parameters += [arm["parameters"] for arm in one.result["arms"]]
     if not rows:
         return "No claim has been judged with settings fitted in each arm."
     told_apart = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(widths.items()))
@@ -56,6 +59,12 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             "| claim | verdict | a − b | size | published |",
             "| --- | --- | --- | --- | --- |",
             *rows,
+            "",
+            wrapped(
+                f"These are decoders of {_millions(min(parameters))} to {_millions(max(parameters))} million parameters "
+                "that read 20 tokens or more for each parameter that a token uses, bytes of one text: what holds for "
+                "them may not hold for larger models."
+            ),
         ]
     )
 
@@ -65,9 +74,14 @@ def size_and_seeds(result: Mapping[str, Any]) -> str:
     return f"{result['size']} with {count(len(result['seeds']), 'seed')}"
 
 
+def _millions(parameters: int) -> str:
+    return f"{parameters / 1e6:.1f}"
+
+
 def _fitted(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
-    could be tested.
+    enough tokens, and could be tested.
     """
     at_sizes = sorted([found.headline, *found.others], key=lambda one: -one.parameters)
-    yield from [(found.name, one) for one in at_sizes if tuned_by(one.result) == FITTED and one.verdict in _JUDGED][:1]
+    judged = [one for one in at_sizes if one.result["size"] in RUNGS and one.verdict in _JUDGED]
+    yield from [(found.name, one) for one in judged if tuned_by(one.result) == FITTED][:1]

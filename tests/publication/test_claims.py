@@ -286,16 +286,21 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     write_claims(output, CLAIMS)
     build(output, pages=[outer])
     assert "No claim has been judged with settings fitted in each arm." in page.read_text()
-    medium = arm | {"parameters": 100}
-    fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}, "arms": [medium]}
-    copy_result(output, "one-medium", [row], size="medium", **fitted)
+    fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}}
+    # The decoder of this size reads 2 tokens for each of its parameters.
+    copy_result(output, "one-medium", [row], size="medium", arms=[arm | {"parameters": 100}], **fitted)
+    build(output, pages=[outer])
+    assert "No claim has been judged with settings fitted in each arm." in page.read_text()
+    sizes = [arm | {"parameters": number} for number in (230_000, 1_240_000)]
+    copy_result(output, "one-rung1", [row], size="rung1", arms=sizes, **fitted)
     build(output, pages=[outer])
     assert "**1 claim could be judged with settings fitted in each arm**: 1 undecided." in page.read_text()
     assert (
-        "| a below b: −0.030 (−0.050 to −0.010) | [medium, 4 seeds, tuned by a fit](one-medium/README.md) |"
+        "| a below b: −0.030 (−0.050 to −0.010) | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
         in page.read_text()
     )
-    assert f"({output.name}/one-medium/README.md)" in outer.read_text()
+    assert "These are decoders of 0.2 to 1.2 million parameters" in page.read_text()
+    assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
 
 
 def test_claims_with_the_same_runs_and_rules_count_once(output):
