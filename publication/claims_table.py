@@ -31,7 +31,7 @@ _OF_EXPERIMENT = ("published", "direction", "limits", "note")
 # A comparison whose result is known beforehand; it is listed, and not counted among the claims.
 CHECK = "check"
 # The meaning of a verdict for the published direction, by that direction.
-_AGREEMENT = {
+AGREEMENT = {
     "for": {"supported": "agrees", "not supported": "disagrees"},
     "against": {"supported": "disagrees", "not supported": "agrees"},
     "mixed": {},
@@ -77,7 +77,7 @@ def read_claims(folder: Path) -> ListedClaims:
         rows = list(reader)
     if long := [row["id"] for row in rows if None in row]:
         raise ConfigError(f"{path}: {', '.join(long)} has more fields than columns; a text with a comma needs quotes")
-    if unknown := sorted({row["direction"] for row in rows} - set(_AGREEMENT)):
+    if unknown := sorted({row["direction"] for row in rows} - set(AGREEMENT)):
         raise ConfigError(f"{path}: direction {', '.join(unknown)} is not for, against, mixed, check or empty")
     listed = Counter((row["id"], row["experiment"]) for row in rows)
     if repeated := [" for ".join(filter(None, key)) for key, count in listed.items() if count > 1]:
@@ -231,7 +231,7 @@ def _row(claim: Mapping[str, str], verdict: str, effect: str, size: str, where: 
 
 def published(claim: Mapping[str, str], verdict: str) -> str:
     """Returns what was published about a claim, and whether a verdict agrees."""
-    return ": ".join(filter(None, (_AGREEMENT[claim["direction"]].get(verdict), claim["published"])))
+    return ": ".join(filter(None, (AGREEMENT[claim["direction"]].get(verdict), claim["published"])))
 
 
 def effects(contrasts: Sequence[Mapping[str, str]]) -> str:

@@ -29,7 +29,7 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
     """
     rows, verdicts, widths, parameters = [], Counter[str](), defaultdict(list), []
     for claim in listed.claims:
-        fitted = [each for found in results.get(claim["id"], ()) for each in _fitted(found)]
+        fitted = [each for found in results.get(claim["id"], ()) for each in fitted_results(found)]
         for name, one in fitted if claim["direction"] != CHECK else ():
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
             for row in contrasts:
@@ -61,9 +61,9 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             *rows,
             "",
             wrapped(
-                f"These are decoders of {_millions(min(parameters))} to {_millions(max(parameters))} million parameters "
-                "that read 20 tokens or more for each parameter that a token uses, bytes of one text: what holds for "
-                "them may not hold for larger models."
+                f"These are decoders of {_millions(min(parameters))} to {_millions(max(parameters))} million "
+                "parameters that read 20 tokens or more for each parameter that a token uses, bytes of one text: what "
+                "holds for them may not hold for larger models."
             ),
         ]
     )
@@ -78,7 +78,7 @@ def _millions(parameters: int) -> str:
     return f"{parameters / 1e6:.1f}"
 
 
-def _fitted(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
+def fitted_results(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
     enough tokens, and could be tested.
     """

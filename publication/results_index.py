@@ -20,6 +20,8 @@ from publication.claims_table import ClaimsTable, ListedClaims, claims_table, re
 from publication.fitted_claims import fitted_text
 from publication.forest_plot import write_forest_plots
 from publication.page_tables import refresh_page
+from publication.published_findings import PAGE as PUBLISHED
+from publication.published_findings import write_published_findings
 from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
 from publication.scales_page import CLAIM, SCALES, write_scales
 from publication.sizes import contrast_key, experiments_within_others, headlines, results_by_claim
@@ -80,6 +82,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
         table = claims_table(listed, by_claim, measured, exact)
         verdicts = all_verdicts(results, output, _of_scales(scaled))
         write_changed_verdicts(verdicts, output)
+        write_published_findings(listed, by_claim, output)
         texts = {
             "counts": table.counts,
             "silence": silence_text(table.verdicts),
@@ -186,9 +189,14 @@ def _other(output: Path) -> list[str]:
             f"[Effects at several sizes]({SCALES}/{PAGE}): does an order hold at larger models, and does it shrink?",
             "",
         ]
+    if (output / PUBLISHED).exists():
+        lines += [
+            f"[Published findings]({PUBLISHED}): which of them small models agree with, and what a decision costs.",
+            "",
+        ]
     hand_written = []
     for path in sorted(output.glob("*.md")):
-        if path.name not in (PAGE, NOISE_FILE, CHANGED) and (
+        if path.name not in (PAGE, NOISE_FILE, CHANGED, PUBLISHED) and (
             title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
         ):
             hand_written.append(f"* [{title}]({path.name})")

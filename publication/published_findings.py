@@ -1,0 +1,173 @@
+"""published_findings.md: what was published about each claim, and what experiments here found."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scipy.stats import binomtest
+
+from publication.changed_verdicts import wrapped
+from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
+from publication.fitted_claims import fitted_results
+from publication.sizes import ClaimResult, SizedResult
+from zoo.files import write_atomic
+from zoo.lab.formatting import count
+from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
+
+PAGE = "published_findings.md"
+AGREES, DISAGREES = "agrees", "disagrees"
+_HEAD = (
+    "# Published findings, asked again in small models",
+    "",
+    "Written by `python -m publication results`. A finding *agrees* if the verdict here is that of its source, and",
+    "*disagrees* if it is the opposite. Where sources contradict each other the verdict stands alone. *Undecided* is",
+    "an effect that this many seeds do not tell from the margin of its rule; [limits](limits.md) explains",
+    "*not testable* and *not tuned*.",
+    "",
+)
+_COSTS = ("runs per decision", "tokens per decision")
+_LEVEL = 0.95
+
+
+class Finding(NamedTuple):
+    """A published statement, and one experiment about it.
+
+    Attributes:
+        claim: the row of claims.csv, as it applies to the experiment.
+        experiment: its name, without a size.
+        one: the result at the size that counts.
+        fitted: whether it is judged with settings fitted in each arm, at a size with enough tokens.
+    """
+
+    claim: Mapping[str, str]
+    experiment: str
+    one: SizedResult
+    fitted: bool
+
+    @property
+    def outcome(self) -> str:
+        """Whether the verdict agrees with what was published, or the verdict itself."""
+        return AGREEMENT[self.claim["direction"]].get(self.one.verdict, self.one.verdict)
+
+    @property
+    def part(self) -> str:
+        """The first two parts of the name of the first field in which the arms differ on purpose."""
+        arms, tuned = self.one.result["arms"], (self.one.result.get("tuning") or {}).get("field")
+        for name in (name for arm in arms for name in arm["overrides"]):
+            if name != tuned and len({repr(arm["overrides"].get(name)) for arm in arms}) > 1:
+                return ".".join(name.split(".")[:2] if name.startswith("model.") else name.split(".")[:1])
+        return "other"
+
+
+def findings(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> list[Finding]:
+    """Returns the experiments on claims about which something was published, in their order."""
+    return [each for claim in listed.claims for each in _of_claim(listed, claim, results.get(claim["id"], ()))]
+
+
+def _of_claim(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult]) -> Iterator[Finding]:
+    for found in results:
+        asked = listed.asked_by(claim, found.name)
+        if asked["published"] and asked["direction"] != CHECK and not found.part_of:
+            fitted = next((one for _, one in fitted_results(found)), None)
+            yield Finding(asked, found.name, fitted or found.headline, fitted is not None)
+
+
+def write_published_findings(
+    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], output: Path
+) -> Path | None:
+    """Writes the page; returns its path, or None if there is nothing published about any claim."""
+    found = findings(listed, results)
+    if not found:
+        return None
+    fitted, others = ([one for one in found if one.fitted is chosen] for chosen in (True, False))
+    lines = [*_HEAD, *(_accuracy(fitted, output) if fitted else ())]
+    for title, chosen in (("Judged with fitted settings", fitted), ("The others", others)):
+        if chosen:
+            lines += [f"## {title}", "", *_table(chosen), ""]
+    write_atomic(output / PAGE, "\n".join(lines))
+    return output / PAGE
+
+
+def _table(found: Sequence[Finding]) -> Iterator[str]:
+    yield "| claim | published | here | a − b | size |"
+    yield "| --- | --- | --- | --- | --- |"
+    for each in found:
+        contrasts = contrasts_of_claim(each.one.contrasts, each.claim["id"])
+        cells = (
+            f"{each.claim['id']} {each.claim['statement']}",
+            each.claim["published"],
+            f"**{each.outcome}**" + (f": {each.claim['note']}" if each.claim["note"] and not each.fitted else ""),
+            effects(contrasts),
+            f"[{described_size(each.one.result)}]({each.one.name}/README.md)",
+        )
+        yield f"| {' | '.join(map(as_cell, cells))} |"
+
+
+def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
+    """Yields how many published directions the fitted verdicts have, in all, by size and by part."""
+    directed = [one for one in fitted if AGREEMENT[one.claim["direction"]]]
+    asks = "asks" if len(directed) == 1 else "ask"
+    yield "## Do small models find what was published?"
+    yield ""
+    yield wrapped(
+        f"{count(len(directed), 'experiment')} with settings fitted in each arm {asks} for a result on which the "
+        f"sources agree. {_share(directed)} The others are undecided: whatever their effect, it is too small for the "
+        "seeds at their size."
+    )
+    yield ""
+    for title, key in (("size", lambda one: one.one.result["size"]), ("what differs", lambda one: one.part)):
+        head = (title, "asked", "agree", "disagree", "undecided", "share that agrees", *_COSTS)
+        yield f"| {' | '.join(head)} |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        for name in dict.fromkeys(map(key, directed)):
+            yield _row(name, [one for one in directed if key(one) == name], output)
+        yield ""
+    yield wrapped(
+        "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %; the claims were "
+        "not drawn at random from all that was published. Runs and tokens are those of tuning and of all arms and "
+        "seeds, of undecided experiments too, divided by the number of decisions."
+    )
+    yield ""
+
+
+def _share(directed: Sequence[Finding]) -> str:
+    outcomes = Counter(one.outcome for one in directed)
+    decided = outcomes[AGREES] + outcomes[DISAGREES]
+    if not decided:
+        return "None was decided."
+    low, high = _interval(outcomes[AGREES], decided)
+    return (
+        f"{decided} {'was' if decided == 1 else 'were'} decided, and {outcomes[AGREES]} of them agree with the source "
+        f"({low:.0%} to {high:.0%} of such decisions, at {_LEVEL:.0%})."
+    )
+
+
+def _interval(agree: int, decided: int) -> tuple[float, float]:
+    found = binomtest(agree, decided).proportion_ci(_LEVEL, method="exact")
+    return found.low, found.high
+
+
+def _row(name: str, chosen: Sequence[Finding], output: Path) -> str:
+    outcomes = Counter(one.outcome for one in chosen)
+    agree, disagree = outcomes[AGREES], outcomes[DISAGREES]
+    decided, share = agree + disagree, ""
+    if decided:
+        low, high = _interval(agree, decided)
+        share = f"{agree} of {decided} ({low:.0%} to {high:.0%})"
+    runs, tokens = (sum(each) for each in zip(*(_effort(output / one.one.name, one.one.result) for one in chosen)))
+    cost = (f"{runs / decided:.0f}", f"{tokens / decided / 1e6:.0f} million") if decided else ("", "")
+    return (
+        f"| `{name}` | {len(chosen)} | {agree} | {disagree} | {len(chosen) - decided} | {share} | {' | '.join(cost)} |"
+    )
+
+
+def _effort(folder: Path, result: Mapping[str, Any]) -> tuple[int, float]:
+    """Returns the numbers of runs, those of tuning included, and of tokens that they read; a run of
+    tuning reads as many as a final one.
+    """
+    final = read_table(folder / "runs.csv")
+    tokens = [float(row["tokens"]) for row in final if row.get("tokens")]
+    tuning = len(read_table(folder / "tuning.csv")) if "tuning.csv" in result.get("tables", ()) else 0
+    mean = sum(tokens) / len(tokens) if tokens else 0.0
+    return len(final) + tuning, sum(tokens) + tuning * mean
