@@ -4,7 +4,7 @@ full attention.
     zoo run experiments/full_layer.py
     zoo run experiments/full_layer.py:rung1
 
-The decoder of `zoo.lab.sizes`, of whose four layers three are of Gated DeltaNet, without positions, and
+The decoder of `zoo.lab.sizes`: three of its four layers are of Gated DeltaNet, without positions, and
 one has full attention with RoPE: the first, the second, the third or the last, as in Qwen3-Next. All
 arms have the same parameters and operations. Each arm has a learning rate of its own, found with
 separate seeds.

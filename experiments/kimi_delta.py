@@ -4,8 +4,8 @@ head.
     zoo run experiments/kimi_delta.py
     zoo run experiments/kimi_delta.py:rung1
 
-The decoder of `zoo.lab.sizes`, whose first three layers of each four have a state and no positions, and
-whose fourth has full attention with RoPE. The states are those of Gated DeltaNet, with one decay for
+The decoder of `zoo.lab.sizes`: the first three layers of each four have a state and no positions, the
+fourth has full attention with RoPE. The states are those of Gated DeltaNet, with one decay for
 each head, or of Kimi Delta Attention, with one for each channel of the keys. The width of the
 feed-forward layers gives both arms equally many operations. Each arm has a learning rate of its own,
 found with separate seeds.

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from zoo.layers.grouped_product import grouped_product
 from zoo.layers.parameter import Linear, zeros
+from zoo.layers.platform import Platform
 from zoo.resources import target_devices
 from zoo.resources.compiled_program import CompiledProgram
 from zoo.resources.target_devices import GPUS, SLICES, needed_temporaries, slice_shape, why_not_compiled
@@ -199,3 +201,15 @@ class TestCompiled:
         (stage,) = plan["stages"]
         rows = 128 * 256 * 2
         assert stage["measured"]["temporaries"] < 2 * 64 * rows * 2048 / 4
+
+    @has_compiler_for("h100")
+    def test_experts_that_choose_equally_many_tokens_compile(self):
+        """The numbers of rows are then constants."""
+        platform, device = Platform("gpu", 1, (9, 0)), SingleDeviceSharding(target_devices.target_devices("h100", 1)[0])
+        shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=device) for s in ((2**15, 768), (8, 768, 2048))]
+
+        def product(x, w):
+            return grouped_product(x, w, jnp.full((8,), 2**12, jnp.int32), platform)
+
+        compiled = target_devices.compile_for("gpu", jax.jit(product).lower(*shapes))
+        assert "while" in compiled.as_text()
