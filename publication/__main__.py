@@ -97,7 +97,7 @@ def _build(output: Path) -> Path:
     """
     if output != RESULTS:
         return build(output, TESTS)
-    index = build(output, TESTS, [ROOT / "README.md"])
+    index = build(output, TESTS, [ROOT / "README.md"], ROOT / "experiments")
     for page in sorted(LECTURES.glob("*.md")):
         refresh_claims(page, RESULTS)
     return index

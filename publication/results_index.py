@@ -19,6 +19,8 @@ from publication.changed_verdicts import (
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
 from publication.fitted_claims import fitted_text
 from publication.forest_plot import write_forest_plots
+from publication.open_claims import PAGE as OPEN
+from publication.open_claims import write_open_claims
 from publication.page_tables import refresh_page
 from publication.published_findings import PAGE as PUBLISHED
 from publication.published_findings import write_published_findings
@@ -51,7 +53,7 @@ HEAD = (
 LIMITS = "limits.md"
 
 
-def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -> Path:
+def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), experiments: Path | None = None) -> Path:
     """Writes `output`/README.md about all archived results, and a page into each one's folder.
 
     Args:
@@ -60,6 +62,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
         tests: folder of the tests of exact claims, which are listed too; `test_a4_...` tests the
             claim A4.
         pages: pages elsewhere whose tables and counts are made of data too.
+        experiments: folder of the experiment files; a page lists those that could decide a claim.
 
     Returns:
         The path of the index page.
@@ -83,6 +86,8 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = ()) -
         verdicts = all_verdicts(results, output, _of_scales(scaled))
         write_changed_verdicts(verdicts, output)
         write_published_findings(listed, by_claim, output)
+        if experiments:
+            write_open_claims(experiments, listed, by_claim, [each.result for each in results], output)
         texts = {
             "counts": table.counts,
             "silence": silence_text(table.verdicts),
@@ -194,9 +199,11 @@ def _other(output: Path) -> list[str]:
             f"[Published findings]({PUBLISHED}): which of them small models agree with, and what a decision costs.",
             "",
         ]
+    if (output / OPEN).exists():
+        lines += [f"[Open claims]({OPEN}): what could decide those that are not, and what it costs.", ""]
     hand_written = []
     for path in sorted(output.glob("*.md")):
-        if path.name not in (PAGE, NOISE_FILE, CHANGED, PUBLISHED) and (
+        if path.name not in (PAGE, NOISE_FILE, CHANGED, PUBLISHED, OPEN) and (
             title := path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").strip()
         ):
             hand_written.append(f"* [{title}]({path.name})")

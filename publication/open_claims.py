@@ -1,0 +1,159 @@
+"""open_claims.md: claims that no experiment has decided with fitted settings, and what could."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from publication.changed_verdicts import wrapped
+from publication.claims_table import CHECK, ListedClaims
+from publication.fitted_claims import fitted_results
+from publication.sizes import ClaimResult, SizedResult
+from publication.verdict_order import DECIDED
+from zoo.config import resolve
+from zoo.errors import ConfigError
+from zoo.files import write_atomic
+from zoo.lab.declarations import claim_ids, claim_order
+from zoo.lab.experiment import Experiment, load_experiment
+from zoo.lab.formatting import count
+from zoo.lab.planning.tuning import arm_names, fewest_tuning_runs
+from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
+from zoo.lab.sizes import RUNGS, SIZES
+
+PAGE = "open_claims.md"
+SEEDS = 5
+_HEAD = (
+    "# Open claims, and what could decide them",
+    "",
+    "Written by `python -m publication results` from the experiment files and the archive. A claim is open here until",
+    "an experiment with settings fitted in each arm, at a size with enough tokens, has decided it.",
+    "",
+)
+
+
+class OpenClaim(NamedTuple):
+    """A claim that an experiment could decide at one of the rungs.
+
+    Attributes:
+        experiment: at the size at which it should be run next.
+        claim: the claim's id.
+        statement: of the claim.
+        file: its path.
+        size: that size.
+        seen: what has been found so far, if anything.
+    """
+
+    experiment: Experiment
+    claim: str
+    statement: str
+    file: str
+    size: str
+    seen: SizedResult | None
+
+    @property
+    def runs(self) -> int:
+        """The fewest runs of it: those of tuning and five seeds of each arm."""
+        return fewest_tuning_runs(self.experiment) + SEEDS * len(arm_names(self.experiment))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that one run reads."""
+        config = resolve(self.experiment.base)
+        return config.training.steps * config.data.batch_size * config.data.sequence_length
+
+
+def open_claims(folder: Path, listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> list[OpenClaim]:
+    """Returns the open claims of all experiment files that have rungs and fit a setting, in order."""
+    found, known = [], {claim["id"]: claim for claim in listed.claims}
+    for file in sorted(folder.glob("*.py")):
+        sizes = list(_sizes(file))
+        asks = sizes and sizes[0].claim and sizes[0].tunings
+        for claim in claim_ids(sizes[0].claim.id) if asks else ():
+            if known.get(claim, {}).get("direction") == CHECK:
+                continue
+            names = (file.stem, *(f"{file.stem}-{size}" for size in SIZES))
+            seen = next((each for each in results.get(claim, ()) if each.name in names), None)
+            fitted = next((one for _, one in fitted_results(seen)), None) if seen else None
+            if fitted and fitted.verdict in DECIDED:
+                continue
+            following = RUNGS.index(fitted.result["size"]) + 1 if fitted else 0
+            if following < len(sizes):
+                size = RUNGS[following]
+                statement = known.get(claim, {}).get("statement") or sizes[0].claim.statement
+                path, last = f"{folder.name}/{file.name}", fitted or (seen and seen.headline)
+                found.append(OpenClaim(sizes[following], claim, statement, path, size, last))
+    return sorted(found, key=lambda one: claim_order(one.claim))
+
+
+def _sizes(file: Path) -> Iterator[Experiment]:
+    """Yields the experiment at each of the rungs that it has."""
+    for size in RUNGS:
+        try:
+            yield load_experiment(f"{file}:{size}")
+        except ConfigError:
+            return
+
+
+def write_open_claims(
+    folder: Path,
+    listed: ListedClaims,
+    results: Mapping[str, Sequence[ClaimResult]],
+    archived: Sequence[Mapping[str, Any]],
+    output: Path,
+) -> Path | None:
+    """Writes the page; returns its path, or None without an open claim.
+
+    Args:
+        folder: of the experiment files.
+        listed: from `publication.claims_table.read_claims`.
+        results: the results of each experiment, by the claim's id.
+        archived: the result.json of all archived experiments.
+        output: the folder of the archive.
+    """
+    found = open_claims(folder, listed, results)
+    if not found:
+        return None
+    lines = [*_HEAD, _speed(archived, output), "", "| claim | so far | command | runs | million tokens |"]
+    lines += ["| --- | --- | --- | --- | --- |"]
+    for one in found:
+        cells = (
+            f"{one.claim} {one.statement}",
+            _so_far(one),
+            f"`zoo run {one.file}:{one.size} --seeds {SEEDS} --population`",
+            f"{one.runs}",
+            f"{one.runs * one.tokens / 1e6:,.0f}",
+        )
+        lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    write_atomic(output / PAGE, "\n".join([*lines, ""]))
+    return output / PAGE
+
+
+def _so_far(one: OpenClaim) -> str:
+    if one.seen is None:
+        return "no result"
+    return f"[{one.seen.verdict}]({one.seen.name}/README.md) at {described_size(one.seen.result)}"
+
+
+def _speed(archived: Sequence[Mapping[str, Any]], output: Path) -> str:
+    """Says what the runs are, and how fast those of the archive read their tokens."""
+    text = (
+        "Runs are the fewest: a tuning whose minimum lies outside its values takes more. Where a claim stays undecided "
+        "at one size, the next one is named."
+    )
+    speeds: dict[str, list[float]] = {}
+    for result in archived:
+        if result["size"] == RUNGS[0] and "--population" in result.get("command", ()):
+            arms: dict[str, list[tuple[float, float]]] = {}
+            for row in read_table(output / result["name"] / "runs.csv"):
+                arms.setdefault(row["arm"], []).append((float(row["tokens"]), float(row["seconds"])))
+            device = f"{result['device']['count']} x {result['device']['kind']}"
+            speeds.setdefault(device, []).extend(
+                sum(tokens for tokens, _ in rows) / max(seconds for _, seconds in rows) for rows in arms.values()
+            )
+    for device, found in speeds.items():
+        text += (
+            f" On {device}, which other sweeps shared, {count(len(found), 'arm')} of archived sweeps at {RUNGS[0]} "
+            f"read {statistics.median(found) / 1e6:.1f} million tokens per second (median of populations of {SEEDS} "
+            "runs, without compilation)."
+        )
+    return wrapped(text)

@@ -1,0 +1,86 @@
+"""The page of open claims: which experiments could decide them next, and what they cost."""
+
+import pytest
+
+from publication.claims_table import read_claims
+from publication.open_claims import open_claims, write_open_claims
+from publication.sizes import results_by_claim
+from tests.publication.test_claims import COLUMNS
+from tests.publication.test_published_findings import archived
+
+EXPERIMENT = """
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
+from zoo.lab.sizes import decoder, {tuning}sized_name
+
+def get_experiment(size="tiny"):
+    return Experiment(
+        name=sized_name("{name}", size), question="?", base=decoder(size),
+        factors={{"norm": levels("model.norm.kind", "layernorm", "rmsnorm")}},
+        {tune}
+        claim=Claim("{claim}", "a statement", "s"), size=size,
+        contrasts=(Contrast("lower", Side({{"norm": "rmsnorm"}}), Side({{"norm": "layernorm"}}), "superiority", 0.0, "so"),),
+    )
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Experiment files about A1 to A5, of which A4 is a check and A5 fits no setting, and claims.csv."""
+    (tmp_path / "experiments").mkdir()
+    for claim in ("A1", "A2", "A3", "A4", "A5"):
+        tuned = claim != "A5"
+        text = EXPERIMENT.format(
+            name=claim.lower(), claim=claim, tuning="rates, " * tuned, tune="tune=rates(size)," * tuned
+        )
+        (tmp_path / f"experiments/{claim.lower()}.py").write_text(text)
+    rows = [f"{claim},,statement of {claim},s,,,{way}," for claim, way in (("A1", ""), ("A2", ""), ("A4", "check"))]
+    (tmp_path / "claims.csv").write_text("\n".join([COLUMNS, *rows]) + "\n")
+    return tmp_path
+
+
+def found(folder, results):
+    return open_claims(folder / "experiments", read_claims(folder), results_by_claim(results))
+
+
+def test_the_next_size_is_the_one_after_the_last_that_was_fitted(folder):
+    assert [(one.claim, one.size) for one in found(folder, [])] == [("A1", "rung1"), ("A2", "rung1"), ("A3", "rung1")]
+    decided = archived(folder, "A1", "model.norm.kind", "supported")
+    undecided = archived(folder, "A2", "model.norm.kind", "undecided")
+    coarse = archived(folder, "A3", "model.norm.kind", "supported", size="tiny", tuned="grid")
+    open_now = found(folder, [decided, undecided, coarse])
+    assert [(one.claim, one.size, one.seen.verdict) for one in open_now] == [
+        ("A2", "rung2", "undecided"),
+        ("A3", "rung1", "supported"),
+    ]
+
+
+def test_runs_and_tokens_are_those_of_the_plan(folder):
+    one = found(folder, [])[0]
+    # In each of two arms: three rates with one seed, four with three of which one run is there, five
+    # final runs.
+    assert one.runs == 2 * (3 + 4 * 3 - 1 + 5)
+    assert one.tokens == 1250 * 32 * 128
+
+
+def test_the_page_has_a_command_for_each_claim(folder):
+    undecided = archived(folder, "A2", "model.norm.kind", "undecided")
+    results = [undecided]
+    page = write_open_claims(folder / "experiments", read_claims(folder), results_by_claim(results), [], folder)
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
+    assert rows[0] == (
+        "| A1 statement of A1 | no result | `zoo run experiments/a1.py:rung1 --seeds 5 --population` | 38 | 195 |"
+    )
+    assert "[undecided](a2-rung1/README.md) at rung1, 5 seeds, tuned by a fit" in rows[1]
+    assert "experiments/a2.py:rung2" in rows[1]
+    assert rows[2].startswith("| A3 a statement |")
+
+
+def test_the_speed_is_that_of_archived_populations(folder):
+    result = archived(folder, "A1", "model.norm.kind", "supported").result
+    result |= {"command": ["zoo", "run", "--population"], "device": {"count": 1, "kind": "GPU"}}
+    with open(folder / "a1-rung1/runs.csv", "w") as file:
+        rows = [f"{arm},{seed},1e6,{5 if arm == 'x' else 10}" for arm in "xy" for seed in range(5)]
+        file.write("\n".join(["arm,seed,tokens,seconds", *rows]))
+    page = write_open_claims(folder / "experiments", read_claims(folder), {}, [result], folder)
+    # 5 million tokens in 5 and in 10 seconds: the median of 1.0 and 0.5.
+    assert "2 arms of archived sweeps at rung1 read 0.8 million tokens per second" in " ".join(page.read_text().split())
