@@ -25,7 +25,7 @@ def get_experiment(size="tiny"):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Experiment files about A1 to A5, of which A4 is a check and A5 fits no setting, and claims.csv."""
+    """Experiment files about A1 to A5, A4 a check and A5 without a setting to fit, and claims.csv."""
     (tmp_path / "experiments").mkdir()
     for claim in ("A1", "A2", "A3", "A4", "A5"):
         tuned = claim != "A5"
