@@ -23,6 +23,7 @@ from tests.reference.heads import (
     talking,
 )
 from tests.reference.recurrences import KINDS, recurrent_layer
+from tests.reference.rwkv7 import rwkv7_layer
 from tests.reference.rows import overlaid, visible
 
 
@@ -345,6 +346,8 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
     """
     if config.attention.kind in KINDS:
         return recurrent_layer(config, params, x, rows, number)
+    if config.attention.kind == "rwkv7":
+        return rwkv7_layer(config, params, x, rows)
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
         if cross:

@@ -6,18 +6,35 @@ values and two arms share the values of their common parameters.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import FEED_FORWARD_KINDS
 from zoo.layers.parametrization import width_ratio
 
 Initializer = Callable[[Array, tuple[int, ...]], Array]
+
+
+@dataclass(frozen=True)
+class ByLayer:
+    """An initializer whose values also depend on the layer.
+
+    Attributes:
+        make: function of (key, shape, number of the layer, from 0), a traced int32 for stacked layers.
+    """
+
+    make: Callable[[Array, tuple[int, ...], Int[Array, ""]], Array]
+
+    def __call__(self, key: Array, shape: tuple[int, ...]) -> Array:
+        """Returns the values of the first layer, for a module outside of a stack."""
+        return self.make(key, shape, jnp.int32(0))
+
 
 zeros: Initializer = jax.nn.initializers.zeros
 ones: Initializer = jax.nn.initializers.ones

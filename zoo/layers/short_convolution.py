@@ -240,6 +240,21 @@ class MixerConvolution(DepthwiseConvolution):
         return (y if self.activation is None else self.activation(y)).astype(x.dtype)
 
 
+class PreviousToken(ShortConvolution):
+    """y_t = x_(t-1): the token before, for a mixer that mixes it with x_t itself."""
+
+    @staticmethod
+    def places(config: ResolvedConfig) -> str:
+        """Returns no place of a block: the mixer calls it."""
+        del config
+        return ""
+
+    def mix(self, x: Channels, earlier: Sequence[Channels]) -> Channels:
+        """Returns the token before."""
+        del x
+        return earlier[0]
+
+
 class TokenShift(ShortConvolution):
     """y_t = (x_(t-1)[: D / 2], x_t[D / 2 :]): the first half of the channels is taken from the token
     before. It has no parameters, and stands before attention and before the feed-forward layer

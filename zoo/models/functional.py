@@ -15,7 +15,7 @@ from flax import nnx
 from jaxtyping import Array, Integer
 
 from zoo.layers.context import path_hash
-from zoo.layers.parameter import Statistic
+from zoo.layers.parameter import ByLayer, Statistic
 from zoo.nested import flatten, unflatten
 
 Params = dict[str, Any]
@@ -117,11 +117,15 @@ def _initial(module: nnx.Module, kind: type, root: Array) -> Params:
     for (path, variable), layers, own in zip(leaves, stacked, names, strict=True):
         start, end = end, end + len(own)
         shape, initializer = variable.get_value().shape, variable.get_metadata("initializer")
-        values["/".join(path)] = (
-            jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))(keys[start:end])
-            if layers
-            else initializer(keys[start], shape)
-        )
+        if not layers:
+            values["/".join(path)] = initializer(keys[start], shape)
+        elif isinstance(initializer, ByLayer):
+            numbers = jnp.array(variable.get_metadata("layers"), jnp.int32)
+            make = jax.vmap(lambda key, layer, of=initializer, size=shape[1:]: of.make(key, size, layer))
+            values["/".join(path)] = make(keys[start:end], numbers)
+        else:
+            make = jax.vmap(lambda key, make=initializer, size=shape[1:]: make(key, size))
+            values["/".join(path)] = make(keys[start:end])
     return unflatten(values, "/")
 
 
@@ -129,7 +133,7 @@ def initialise(module: nnx.Module, seed: int | Integer[Array, ""]) -> Params:
     """Makes the initial values of an abstract module.
 
     A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, and
-    depends on nothing else in the model: two arms of a comparison share the values of every
+    depends on nothing else in the model, `ByLayer` on the layer too: two arms of a comparison share the values of every
     parameter with the same path and shape.
     """
     return _initial(module, nnx.Param, jax.random.key(seed))

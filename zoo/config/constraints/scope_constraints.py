@@ -67,12 +67,15 @@ def _check_first_layer(
 ) -> Iterator[str]:
     """Yields a line for each kind of layers that reads an array that the first layer lacks."""
     kinds = {name: flat | scopes[f"{KINDS}.{name}"] for name in dict.fromkeys(pattern)}
-    shape = ("model.attention.kind", "model.attention.num_kv_heads", "model.attention.head_dim")
+    shape, of_state = ("num_kv_heads", "head_dim"), ("num_heads", "value_dim", "value_rank")
     first = kinds[pattern[0]]
     for name, own in kinds.items():
-        if own["model.attention.kind"] not in ATTENTION_KINDS.having("reads_first"):
+        kind = own["model.attention.kind"]
+        # Without a rank there are no matrices that read the values.
+        if kind not in ATTENTION_KINDS.having("reads_first") or own["model.attention.value_rank"] == 0:
             continue
-        for path in shape:
+        read = of_state if kind in ATTENTION_KINDS.having("state") else shape
+        for path in ("model.attention.kind", *(f"model.attention.{name}" for name in read)):
             if own[path] != first[path]:
                 yield (
                     f"{scoped(f'{KINDS}.{name}', path)}={own[path]} reads the values of the first layer, whose kind "

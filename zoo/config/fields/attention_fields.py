@@ -248,7 +248,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         int,
         "rank of the matrices of decays, and with kimi_delta of output gates",
         minimum=1,
-        auto="16, with kimi_delta value_dim",
+        auto="16, with kimi_delta value_dim, with rwkv7 as rate_rank",
         when=ATTENTION_KINDS.when("ranked_decay"),
         added=True,
     ),

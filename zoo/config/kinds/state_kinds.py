@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zoo.config.field import AUTO
+from zoo.config.field import AUTO, Field
 from zoo.config.kinds.description import Description, Paper
 from zoo.config.kinds.kind import Kind
 
@@ -66,6 +66,29 @@ def _state_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
         )
     if flat[KIND] == "mamba2" and flat["model.attention.value_dim"] == 0:
         yield f"2 * model.dim={2 * flat['model.dim']} is less than model.attention.num_heads={heads}; use fewer heads"
+
+
+def _derive_rwkv7(flat: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the sizes of RWKV-7: ranks grow with the root of the width, in steps of 32."""
+    ranks = {"decay_rank": 2.5, "rate_rank": 2.5, "value_rank": 1.7, "gate_rank": 5.0}
+    root = flat["model.dim"] ** 0.5
+    found = {f"model.attention.{name}": max(32, 32 * round(factor * root / 32)) for name, factor in ranks.items()}
+    return {**_derive_state(flat), **found}
+
+
+def _rwkv7_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _state_problems(flat, architecture)
+    heads, key_heads, chunk = (flat[f"model.attention.{name}"] for name in ("num_heads", "key_heads", "chunk_tokens"))
+    if key_heads not in (AUTO, heads):
+        yield (
+            f"model.attention.key_heads={key_heads}: the heads of {KIND}=rwkv7 share no keys; leave it at "
+            f"model.attention.num_heads={heads}"
+        )
+    if chunk > 64:
+        yield (
+            f"model.attention.chunk_tokens={chunk}: {KIND}=rwkv7 divides by decays over half a chunk, which is exact "
+            "in float32 up to 64"
+        )
 
 
 _STATE = frozenset({"state", "documents"})
@@ -195,6 +218,51 @@ STATE_KINDS = (
                 "hybrid. The paper has a state size of 128, heads of 64 and 2 D values in all.",
             ),
             synonyms=("ssd",),
+        ),
+    ),
+    Kind(
+        KIND,
+        "rwkv7",
+        "state that is erased along one vector of each token and written along another (RWKV-7, Peng et al. 2025)",
+        _STATE | {"ranked_decay", "reads_first"},
+        (
+            Field(
+                "model.attention.rate_rank",
+                AUTO,
+                int,
+                "rank of the matrices of rates, by which a token takes off what is stored",
+                minimum=1,
+                auto="2.5 * sqrt(dim), to a multiple of 32, at least 32",
+                added=True,
+            ),
+            Field(
+                "model.attention.value_rank",
+                AUTO,
+                int,
+                "rank of the matrices of gates that mix the values with those of the first layer; 0: not mixed",
+                minimum=0,
+                auto="1.7 * sqrt(dim), likewise",
+                added=True,
+            ),
+            Field(
+                "model.attention.gate_rank",
+                AUTO,
+                int,
+                "rank of the matrices of output gates",
+                minimum=1,
+                auto="5 * sqrt(dim), likewise",
+                added=True,
+            ),
+        ),
+        derive=_derive_rwkv7,
+        problems=_rwkv7_problems,
+        code="zoo.layers.attention.rwkv7:RWKV7",
+        description=Description(
+            details=(
+                "The paper has heads of 64 elements, and a feed-forward layer with squared ReLU that also reads the "
+                "token before; `model.ffn.kind=relu_squared` is its nearest.",
+            ),
+            synonyms=("goose", "rwkv-7"),
         ),
     ),
     Kind(

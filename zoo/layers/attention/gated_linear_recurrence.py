@@ -93,7 +93,7 @@ class GatedLinearRecurrence(TokenMixer):
         log_decay = jnp.where(filled[..., None], log_decay, 0)
         rate = jnp.where(filled, self.rate(gated), 0)
         by_head = (jnp.swapaxes(array, 1, 2) for array in (q, k, v, log_decay, rate))
-        return Tokens(*by_head, _document_starts(context, *x.shape[:2]))
+        return Tokens(*by_head, document_starts(context, *x.shape[:2]))
 
     def features(
         self, q: Float[Array, "B T G K"], k: Float[Array, "B T G K"], context: Context
@@ -175,7 +175,7 @@ def unit_length(x: Float[Array, "*leading K"]) -> Float[Array, "*leading K"]:
     return x * jax.lax.rsqrt(jnp.square(x).sum(axis=-1, keepdims=True) + EPSILON)
 
 
-def _document_starts(context: Context, rows: int, length: int) -> Bool[Array, "B T"]:
+def document_starts(context: Context, rows: int, length: int) -> Bool[Array, "B T"]:
     """Returns which tokens begin another document than that of the token before."""
     if context.documents is None:
         return jnp.zeros((rows, length), bool)

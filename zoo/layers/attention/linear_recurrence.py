@@ -101,7 +101,7 @@ def by_chunks(
     length = tokens.q.shape[2]
     while size >= 2 * length and size > 1:
         size //= 2
-    chunks = _prepared(jax.tree.map(lambda x: _cut(x, 1 if x.ndim == 2 else 2, size), tokens), delta)
+    chunks = _prepared(jax.tree.map(lambda x: in_chunks(x, 1 if x.ndim == 2 else 2, size), tokens), delta)
     state, y = jax.lax.scan(_apply, state, jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), chunks))
     y = jnp.moveaxis(y, 0, 2)
     return y.reshape(*y.shape[:2], -1, y.shape[-1])[:, :, :length], state
@@ -240,7 +240,7 @@ def unit_triangle_inverse(lower: Float[Array, "*leading N C C"]) -> Float[Array,
     return inverse
 
 
-def _cut(x: Array, axis: int, size: int) -> Array:
+def in_chunks(x: Array, axis: int, size: int) -> Array:
     """Cuts the dimension of tokens into N chunks, padded with zeros. A token of zeros leaves the state
     as it is.
     """
