@@ -72,6 +72,8 @@ DECODERS = {
     "lightning attention": {"model.attention.kind": "lightning"},
     "gated delta rule with decays of elements": {"model.attention.kind": "kimi_delta"},
     "state space model": {"model.attention.kind": "mamba2", "model.attention.key_heads": 2},
+    "RWKV-7": {"model.attention.kind": "rwkv7", "model.num_layers": 3, "model.attention.rate_rank": 3, "model.attention.value_dim": 3,
+               "model.scan_layers": True},
     "gated convolutions": {"model.attention.kind": "gated_convolution"},
     "talking heads": {"model.attention.kind": "talking_heads", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "softmax plus one": {"model.attention.kind": "softmax_plus_one"},

@@ -95,7 +95,7 @@ def test_cache_of_layers_with_softmax_attention():
 @pytest.mark.parametrize(
     "name",
     by_default(
-        ["running statistics"],
+        ["running statistics", "RWKV-7"],
         [name for name in DECODERS if name not in LAYERS],
         OTHER,
         ["windows of two widths, one table of biases", "a table of biases per layer"],

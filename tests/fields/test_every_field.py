@@ -167,6 +167,9 @@ ORDERED = (
             "key_heads",
             "convolution_width",
             "decay_rank",
+            "rate_rank",
+            "value_rank",
+            "gate_rank",
             "negative_eigenvalues",
             "chunk_tokens",
         )

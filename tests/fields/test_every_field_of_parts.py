@@ -39,7 +39,10 @@ TAPS = ("model.convolution.width", "model.convolution.places")
 # Of kinds of attention with a state, which read a row from left to right and no encoder's output.
 STATES = tuple(
     f"model.attention.{name}"
-    for name in ("value_dim", "key_heads", "convolution_width", "decay_rank", "negative_eigenvalues", "chunk_tokens")
+    for name in (
+        *("value_dim", "key_heads", "convolution_width", "decay_rank", "rate_rank", "value_rank", "gate_rank"),
+        *("negative_eigenvalues", "chunk_tokens"),
+    )
 )
 # Each expert would choose tokens by what comes after them.
 CHOICE = "model.ffn.experts.choice"

@@ -217,6 +217,7 @@ def test_documents_of_a_packed_row_are_rows_of_their_own():
     values = [random_values(make_attention(config), seed) for seed in (1, 2)]
     x = np.random.default_rng(2).standard_normal((1, 16, D)).astype(np.float32)
 
+    # A chunk holds parts of several documents.
     def packed(x, starts):
         lengths = np.diff(starts)
         documents = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths)[None])
@@ -303,7 +304,7 @@ def test_parameters_operations_and_ranks_are_counted():
     [
         (ENCODER, "rwkv7 reads a row from left to right; it needs model.architecture=decoder, got encoder"),
         ({"model.attention.key_heads": 2}, "model.attention.key_heads=2: the heads of model.attention.kind=rwkv7"),
-        ({"model.attention.chunk_tokens": 128}, "chunk_tokens=128: model.attention.kind=rwkv7 divides by decays"),
+        ({"model.attention.chunk_tokens": 128}, "chunk_tokens=128: model.attention.kind=rwkv7 divides by the decays"),
         ({"model.attention.chunk_tokens": 48}, "chunk_tokens=48 must be a power of two"),
         ({"model.attention.convolution_width": 4}, "convolution_width=4 has no effect"),
         ({"model.attention.negative_eigenvalues": True}, "negative_eigenvalues=True has no effect"),
@@ -319,6 +320,11 @@ def test_parameters_operations_and_ranks_are_counted():
             {"model.layers.pattern": ("a", "b"), "model.layers.kinds.a.attention.value_dim": 3,
              "model.layers.kinds.b.attention.value_dim": 5},
             "model.layers.kinds.b.attention.value_dim=5 reads the values of the first layer",
+        ),
+        (
+            {"model.layers.pattern": ("a", "b"), "model.layers.kinds.a.attention.value_rank": 0,
+             "model.layers.kinds.b.attention.value_rank": 5},
+            "model.layers.kinds.b.attention.value_rank=5 reads the values of the first layer, whose kind a has",
         ),
     ],
 )  # fmt: skip

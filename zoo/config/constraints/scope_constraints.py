@@ -67,21 +67,28 @@ def _check_first_layer(
 ) -> Iterator[str]:
     """Yields a line for each kind of layers that reads an array that the first layer lacks."""
     kinds = {name: flat | scopes[f"{KINDS}.{name}"] for name in dict.fromkeys(pattern)}
-    shape, of_state = ("num_kv_heads", "head_dim"), ("num_heads", "value_dim", "value_rank")
+    shape, of_state = ("kind", "num_kv_heads", "head_dim"), ("kind", "num_heads", "value_dim")
+    rank = "model.attention.value_rank"
     first = kinds[pattern[0]]
     for name, own in kinds.items():
         kind = own["model.attention.kind"]
         # Without a rank there are no matrices that read the values.
-        if kind not in ATTENTION_KINDS.having("reads_first") or own["model.attention.value_rank"] == 0:
+        if kind not in ATTENTION_KINDS.having("reads_first") or own[rank] == 0:
             continue
         read = of_state if kind in ATTENTION_KINDS.having("state") else shape
-        for path in ("model.attention.kind", *(f"model.attention.{name}" for name in read)):
+        for path in (f"model.attention.{field}" for field in read):
             if own[path] != first[path]:
                 yield (
                     f"{scoped(f'{KINDS}.{name}', path)}={own[path]} reads the values of the first layer, whose kind "
                     f"{pattern[0]} has {path}={first[path]}; they must be the same"
                 )
                 break
+        else:
+            if first[rank] == 0:
+                yield (
+                    f"{scoped(f'{KINDS}.{name}', rank)}={own[rank]} reads the values of the first layer, whose kind "
+                    f"{pattern[0]} has {rank}=0 and keeps its own; give both a rank, or both 0"
+                )
 
 
 def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:

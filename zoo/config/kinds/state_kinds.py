@@ -86,8 +86,8 @@ def _rwkv7_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
         )
     if chunk > 64:
         yield (
-            f"model.attention.chunk_tokens={chunk}: {KIND}=rwkv7 divides by decays over half a chunk, which is exact "
-            "in float32 up to 64"
+            f"model.attention.chunk_tokens={chunk}: {KIND}=rwkv7 divides by the decays of a chunk, which float32 "
+            "holds up to 64 tokens; give at most 64"
         )
 
 

@@ -22,11 +22,12 @@ u is linear in S_0, and so is S_C: each chunk is one matrix [K, K] and one adden
 computed for all chunks at once. Only the states go from chunk to chunk, and the outputs of all
 chunks follow from them.
 
-Decays are split at the middle m of a chunk, exp(G_t - G_m) times exp(G_m - G_s), which products of
-matrices can use. ln w >= -exp(-1/2) (`MIN_LOG_DECAY`) and C <= 64 (`MAX_CHUNK`) keep each factor
-below exp(20) = 5e8, so that float32 neither overflows nor loses digits. Where a document begins, S is
-0: products of tokens of two documents are left out, so neither values nor gradients pass. All of it
-is float32, or the type of the inputs where that is wider.
+Decays are split at the beginning of the chunk, or of the document within it: exp(G_t) times exp(-G_s),
+which products of matrices can use, and which depend on no later token and on no other document. ln w
+>= -exp(-1/2) (`MIN_LOG_DECAY`) and C <= 64 (`MAX_CHUNK`) keep the factors below exp(39) = 1e17, which
+float32 represents with all digits. Where a document begins, S is 0: products of tokens of two
+documents are left out, so neither values nor gradients pass. All of it is float32, or the type of the
+inputs where that is wider.
 """
 
 import math
@@ -136,38 +137,29 @@ def _prepared(tokens: RankOneTokens) -> _RankOneChunks:
     # Of the document that the state before the chunk belongs to, and of the last one.
     goes_on, to_last = (documents == 0)[..., None], (documents == documents[..., -1:])[..., None]
     same = documents[..., :, None] == documents[..., None, :]
-    since_start, to_end, from_middle = _sums(log_decay)
+    until, before = same & jnp.tri(size, dtype=bool), same & jnp.tri(size, k=-1, dtype=bool)
+    since_start = jnp.matmul(until.astype(r.dtype), log_decay, precision=EXACT)
+    to_end = jnp.matmul(jnp.triu(jnp.ones((size, size), r.dtype), 1), log_decay, precision=EXACT)
 
     # Rows are r and e, columns k and b: one product has all four pairs.
-    rows = jnp.concatenate([jnp.exp(from_middle) * r, jnp.exp(from_middle - log_decay) * erased], axis=-2)
-    inverse = jnp.exp(-from_middle)
-    columns = jnp.concatenate([inverse * k, inverse * added], axis=-2)
+    reading, erasing = jnp.exp(since_start) * r, jnp.exp(since_start - log_decay) * erased
+    inverse = jnp.exp(-since_start)
+    rows, columns = (jnp.concatenate(pair, axis=-2) for pair in ((reading, erasing), (inverse * k, inverse * added)))
     products = rows @ jnp.swapaxes(columns, -1, -2)
-    until, before = same & jnp.tri(size, dtype=bool), same & jnp.tri(size, k=-1, dtype=bool)
     read_k, read_b = (jnp.where(until, part, 0) for part in jnp.split(products[..., :size, :], 2, axis=-1))
     erased_k, erased_b = (jnp.where(before, part, 0) for part in jnp.split(products[..., size:, :], 2, axis=-1))
 
     # u = -(of_values + of_state S_0).
     solved = unit_triangle_inverse(erased_b)
     of_values = solved @ (erased_k @ v)
-    of_state = solved @ jnp.where(goes_on, jnp.exp(since_start - log_decay) * erased, 0)
+    of_state = solved @ jnp.where(goes_on, erasing, 0)
     last = jnp.where(to_last, jnp.exp(to_end), 0)
     written_k, written_b = (jnp.swapaxes(last * x, -1, -2) for x in (k, added))
     kept = jnp.where(goes_on[..., -1, :], jnp.exp(since_start[..., -1, :]), 0)
     return _RankOneChunks(
         kept[..., None] * jnp.eye(r.shape[-1], dtype=r.dtype) - written_b @ of_state,
         written_k @ v - written_b @ of_values,
-        jnp.where(goes_on, jnp.exp(since_start) * r, 0) - read_b @ of_state,
+        jnp.where(goes_on, reading, 0) - read_b @ of_state,
         read_k @ v - read_b @ of_values,
     )
 
-
-def _sums(log_decay: Float[Array, "B H N C K"]) -> list[Float[Array, "B H N C K"]]:
-    """Returns the sums of ln w over the chunk up to each token, over the tokens after it, and from the
-    middle of the chunk on; before the middle those are negated. Each is a sum of its own: differences
-    of long sums lose digits.
-    """
-    size = log_decay.shape[-2]
-    until, middle = jnp.tri(size), (jnp.arange(size) < size // 2)[None]
-    weights = jnp.concatenate([until, 1 - until, until - middle]).astype(log_decay.dtype)
-    return jnp.split(jnp.matmul(weights, log_decay, precision=EXACT), 3, axis=-2)
