@@ -12,11 +12,6 @@ ROPE, RELATIVE, KERNELS = (
 )
 FUNCTIONAL, CACHE = "zoo/models/functional.py", "zoo/layers/cache.py"
 LATENT = "zoo/layers/attention/latent_attention.py"
-RECURRENCE, STATES, DELTA, LINEAR = (
-    f"zoo/layers/attention/{name}.py"
-    for name in ("linear_recurrence", "gated_linear_recurrence", "gated_delta", "gated_linear_attention")
-)
-RECURRENCE_TESTS = ("tests/layers/attention/test_linear_recurrence.py",)
 NORM_TESTS, BLOCK_TESTS = ("tests/layers/test_norm.py",), ("tests/layers/test_block.py",)
 POSITION_TESTS, KERNEL_TESTS = ("tests/layers/test_position.py",), ("tests/layers/attention/test_kernels.py",)
 MASK_TESTS = ("tests/layers/test_visibility.py",)
@@ -151,76 +146,6 @@ MUTANTS = (
         "self.latent_norm(self.latent(x))",
         "self.latent(x)",
         ("tests/layers/attention/test_attention.py",),
-    ),
-    Mutant(
-        "recurrence: a chunk reads the state of the document before",
-        RECURRENCE,
-        "from_before = jnp.exp(jnp.where(goes_on, total, -jnp.inf))",
-        "from_before = jnp.exp(total)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "recurrence: tokens of a chunk see those of other documents",
-        RECURRENCE,
-        "return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] == documents[..., None, :])",
-        "return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] >= 0)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "recurrence: the delta rule is computed before the decay",
-        RECURRENCE,
-        'new = v - jnp.einsum("bhk,bhkv->bhv", k, state) if delta else v',
-        'new = v - jnp.einsum("bhk,bhkv->bhv", k, state / jnp.exp(log_decay)[..., None]) if delta else v',
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "recurrence: padding writes to the state",
-        STATES,
-        "rate = jnp.where(filled, self.rate(gated), 0)",
-        "rate = self.rate(gated)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "recurrence: padding decays the state",
-        STATES,
-        "log_decay = jnp.where(filled[..., None], log_decay, 0)",
-        "log_decay = jnp.where(True, log_decay, 0)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "recurrence: the state has the type of activations",
-        STATES,
-        "wide = jnp.promote_types(x.dtype, jnp.float32)",
-        "wide = x.dtype",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "lightning attention: decays do not depend on depth",
-        LINEAR,
-        "slopes = slopes * (1 - index / (self.num_layers - 1 + 1e-5) + 1e-5)",
-        "slopes = slopes * (1 + 1e-5)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "HGRN-2: keys are the forget gates",
-        LINEAR,
-        "return jax.nn.silu(q) * q.shape[-1] ** -0.5, jax.nn.sigmoid(-k)",
-        "return jax.nn.silu(q) * q.shape[-1] ** -0.5, jax.nn.sigmoid(k)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "gated delta rule: queries and keys keep their lengths",
-        DELTA,
-        "return super().features(unit_length(q), unit_length(k), context)",
-        "return super().features(q, k, context)",
-        RECURRENCE_TESTS,
-    ),
-    Mutant(
-        "gated delta rule: rates up to 2 without negative eigenvalues",
-        DELTA,
-        "(2 if self.config.negative_eigenvalues else 1)",
-        "2",
-        RECURRENCE_TESTS,
     ),
     Mutant(
         "cache: positions one token late",

@@ -23,8 +23,8 @@ from tests.reference.heads import (
     talking,
 )
 from tests.reference.recurrences import KINDS, recurrent_layer
-from tests.reference.rwkv7 import rwkv7_layer
 from tests.reference.rows import overlaid, visible
+from tests.reference.rwkv7 import rwkv7_layer
 
 
 def layer_norm(x, scale=1.0, bias=0.0, epsilon=0.0):

@@ -23,8 +23,8 @@ def previous(x, positions, documents, t):
 
 
 def rwkv7_row(config, params, x, positions, documents, first_values):
-    """One row of tokens, [T, D] to [T, D]. `first_values` has the values of the first layer by token, and
-    takes them in that layer.
+    """One row of tokens, [T, D] to [T, D]. `first_values` has the values of the first layer by token,
+    and takes them in that layer.
     """
     H, K, V = (getattr(config.attention, name) for name in ("num_heads", "head_dim", "value_dim"))
     states, out = np.zeros((H, V, K)), np.zeros_like(x)

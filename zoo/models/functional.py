@@ -133,8 +133,8 @@ def initialise(module: nnx.Module, seed: int | Integer[Array, ""]) -> Params:
     """Makes the initial values of an abstract module.
 
     A value is `initializer(fold_in(seed, crc32(path)))` with the path of the unrolled layer, and
-    depends on nothing else in the model, `ByLayer` on the layer too: two arms of a comparison share the values of every
-    parameter with the same path and shape.
+    depends on nothing else in the model, but with `ByLayer` on the number of the layer: two arms of a
+    comparison share the values of every parameter with the same path and shape.
     """
     return _initial(module, nnx.Param, jax.random.key(seed))
 

@@ -164,7 +164,7 @@ PAPERS = (
     Paper("Parmar et al. 2024", "Nemotron-4 15B Technical Report", "arXiv:2402.16819"),
     Paper("Peng 2021", "RWKV-LM", "https://github.com/BlinkDL/RWKV-LM"),
     Paper("Peng et al. 2023", "YaRN: Efficient Context Window Extension of Large Language Models", "arXiv:2309.00071"),
-    Paper("Peng et al. 2025", "RWKV-7 \"Goose\" with Expressive Dynamic State Evolution", "arXiv:2503.14456"),
+    Paper("Peng et al. 2025", 'RWKV-7 "Goose" with Expressive Dynamic State Evolution', "arXiv:2503.14456"),
     Paper(
         "Penedo et al. 2023",
         "The RefinedWeb Dataset for Falcon LLM: Outperforming Curated Corpora with Web Data, and Web Data Only",

@@ -25,12 +25,7 @@ from tests.support.comparisons import compared
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
-from zoo.layers.attention.generalized_delta import (
-    MIN_LOG_DECAY,
-    RankOneTokens,
-    rank_one_by_chunks,
-    rank_one_by_token,
-)
+from zoo.layers.attention.generalized_delta import MIN_LOG_DECAY, RankOneTokens, rank_one_by_chunks, rank_one_by_token
 from zoo.layers.cache import Cache
 from zoo.layers.context import Context
 from zoo.models import cost
@@ -96,7 +91,7 @@ def test_both_forms_are_one_function_with_one_gradient(dtype, size, decay):
 
 
 def test_tokens_do_what_the_paper_says():
-    """The transition is a matrix of the paper, which multiplies the transposed state from the right."""
+    """The paper's transition is a matrix that multiplies the transposed state from the right."""
     with jax.enable_x64(True):
         tokens, state = drawn(6, np.float64)
         y, last = call(rank_one_by_token, tokens, state)
@@ -108,7 +103,9 @@ def test_tokens_do_what_the_paper_says():
         close(last[1, 0], S.T, 1e-12)
 
 
-@pytest.mark.parametrize("form", [rank_one_by_token, lambda *given: rank_one_by_chunks(*given, 4)], ids=["slow", "chunks"])
+@pytest.mark.parametrize(
+    "form", [rank_one_by_token, lambda *given: rank_one_by_chunks(*given, 4)], ids=["slow", "chunks"]
+)
 def test_a_dropped_state_leaves_no_trace_to_the_bit(form):
     tokens, state = drawn(16, np.float32, ((8,), (8,)))
     alone = jax.tree.map(lambda a: a[:, 8:] if a.ndim == 2 else a[:, :, 8:], tokens)
@@ -116,6 +113,21 @@ def test_a_dropped_state_leaves_no_trace_to_the_bit(form):
     y_alone, last_alone = call(lambda tokens: form(tokens, 0 * state), alone)
     np.testing.assert_array_equal(y[:, :, 8:], y_alone)
     np.testing.assert_array_equal(last, last_alone)
+
+
+def test_no_bit_and_no_gradient_depends_on_a_later_token_of_a_chunk():
+    tokens, state = drawn(16, np.float32)
+
+    def early(tokens):
+        return rank_one_by_chunks(tokens, state)[0][:, :, :9]
+
+    def total(arrays):
+        return jnp.square(early(RankOneTokens(*arrays, tokens.first))).sum()
+
+    others = RankOneTokens(*(array.at[:, :, 9:].mul(0.5) for array in tokens[:6]), tokens.first)
+    np.testing.assert_array_equal(call(early, tokens), call(early, others))
+    gradients = call(jax.grad(total), tokens[:6])
+    assert not any(gradient[:, :, 9:].any() for gradient in gradients)
 
 
 def test_long_chunks_are_refused():
@@ -213,11 +225,11 @@ def test_values_of_the_first_layer_are_its_own_and_its_gate_gets_no_gradient():
 
 
 def test_documents_of_a_packed_row_are_rows_of_their_own():
-    config = LAYERS[""]
+    # One chunk holds the whole row.
+    config = tiny(RWKV7).model
     values = [random_values(make_attention(config), seed) for seed in (1, 2)]
     x = np.random.default_rng(2).standard_normal((1, 16, D)).astype(np.float32)
 
-    # A chunk holds parts of several documents.
     def packed(x, starts):
         lengths = np.diff(starts)
         documents = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths)[None])

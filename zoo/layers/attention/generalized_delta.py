@@ -162,4 +162,3 @@ def _prepared(tokens: RankOneTokens) -> _RankOneChunks:
         jnp.where(goes_on, reading, 0) - read_b @ of_state,
         read_k @ v - read_b @ of_values,
     )
-

@@ -12,12 +12,7 @@ from jaxtyping import Array, Float
 from zoo.config import ResolvedConfig
 from zoo.layers.attention import rwkv7_values as values
 from zoo.layers.attention.gated_linear_recurrence import document_starts
-from zoo.layers.attention.generalized_delta import (
-    MIN_LOG_DECAY,
-    RankOneTokens,
-    rank_one_by_chunks,
-    rank_one_by_token,
-)
+from zoo.layers.attention.generalized_delta import MIN_LOG_DECAY, RankOneTokens, rank_one_by_chunks, rank_one_by_token
 from zoo.layers.attention.linear_recurrence import RecurrentState
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
@@ -72,28 +67,28 @@ class LowRank(nnx.Module):
 
 
 class RWKV7(TokenMixer):
-    """S_t = (diag(w_t) - (a_t * e_t) e_t^T) S_(t-1) + k'_t v'_t^T, for each head, with a state S
-    [K, V] that is 0 at first, and y = ((GroupNorm(concat_h(S_t^T r_t)) + (r_t . (p * k'_t)) v'_t) *
-    g_t) W_o: the time mixing of RWKV-7 (Peng et al. 2025, section 4).
+    """S_t = (diag(w_t) - (a_t * e_t) e_t^T) S_(t-1) + c_t v_t^T and y_h = (LayerNorm(S_t^T r_t) + (r_t
+    . (p * c_t)) v_t) * g_t, for each head, with a state S [K, V] that is 0 at first: the time mixing
+    of RWKV-7 (Peng et al. 2025, section 4).
 
-    Each of r = x^r W_r, k = x^k W_k, v = x^v W_v, w, a and g reads a mixture of its own with the token
-    before, x^r_t = x_t + m_r * (x_(t-1) - x_t), m [D]. ln w = -exp(-1/2) sigmoid(c_w + tanh(x^w W_1)
-    W_2), a = sigmoid(c_a + x^a W_3 W_4) and g = sigmoid(x^g W_5) W_6 have ranks `attention.decay_rank`,
-    `attention.rate_rank` and `attention.gate_rank`. What is read and taken off lies along e = (k * n) /
-    |k * n|, and what is written along k' = k * (1 + (a - 1) * z), with n, z and p of each element of a
-    key. The norm is a LayerNorm of each head, with epsilon K * `norm.epsilon`.
+    r, k, v, w, a and g are computed from six mixtures of the token and the one before it, x_t + m *
+    (x_(t-1) - x_t), with learned m [D] each. r = x W_r, k = x W_k and v = x W_v. ln w = -exp(-1/2)
+    sigmoid(tanh(x W_1) W_2 + d), a = sigmoid(x W_3 W_4 + b) and g = sigmoid(x W_5) W_6 have the ranks
+    `attention.decay_rank`, `attention.rate_rank` and `attention.gate_rank`. What is read and taken off
+    lies along e = (k * n) / |k * n|, what is written along c = k * (1 + (a - 1) * z), with learned n,
+    z and p for each element of a key. The norm has a scale and a bias for each value, and K times
+    `norm.epsilon`; W_o projects the heads, side by side.
 
-    Values of later layers are mixed with those of the first, v' = v + sigmoid(c_v + x^v W_7 W_8) * (v_1
-    - v), of rank `attention.value_rank`; with rank 0 v' = v. The first layer has the matrices too, and
+    The values of later layers are v + sigmoid(x W_7 W_8 + s) * (u - v), u those of the first layer,
+    with rank `attention.value_rank`; 0 leaves this out. The first layer has these matrices too, and
     they get no gradient.
 
-    Gates of decays and rates and the state are float32 for any type of activations. Padding changes no
-    state, and where documents are kept apart neither the state nor the token before crosses from one to
-    the next. A long row is processed in chunks of `attention.chunk_tokens`. Weight decay leaves out the
-    vectors, but not the matrices of low rank; the authors leave out both. Initial values of vectors are
-    the authors', some of which depend on the depth; weight matrices begin as `model.init` says, W_k at
-    a tenth of it. The squared-ReLU feed-forward layer of RWKV-7, which also reads the token before, is
-    no part of this.
+    Decays, rates and the state are float32 for any type of activations. Padding changes no state, and
+    where documents are kept apart neither the state nor the token before passes from one to the next.
+    A long row is processed in chunks of `attention.chunk_tokens`. Weight decay leaves out vectors, but
+    no matrices of low rank; the authors leave out both. Vectors begin as in the authors' code, some by
+    depth; weight matrices begin as `model.init` says, W_k at a tenth of it. The squared-ReLU
+    feed-forward layer of RWKV-7, which also reads the token before, is no part of this.
     """
 
     publishes = ("value",)
@@ -182,8 +177,8 @@ class RWKV7(TokenMixer):
 
     @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
-        """Returns the operations of the recurrence: for each token and head 2 K V each to read the state
-        along e, to take that off, to write a value and to read for r.
+        """Returns the operations of the recurrence: for each token and head 2 K V each to read the
+        state along e, to take that off, to write a value and to read for r.
 
         Chunks take some more, as masked scores of causal attention do, which are not counted either.
         """
