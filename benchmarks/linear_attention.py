@@ -38,7 +38,8 @@ BOTH_DIRECTIONS = {"model.architecture": "encoder", "objective.kind": "masked"}
 KINDS = {"performer": {"model.attention.kind": "performer"}, "window": {"model.attention.window": 129}, "full": {}}
 VARIANTS = {f"{name}{suffix}": fields | more for name, fields in KINDS.items()
             for suffix, more in ((", causal", {}), (", both directions", BOTH_DIRECTIONS))}  # fmt: skip
-STATES = {"gated delta": "gated_delta", "kimi delta": "kimi_delta", "gated linear": "gated_linear", "mamba2": "mamba2"}
+STATES = {"gated delta": "gated_delta", "kimi delta": "kimi_delta", "gated linear": "gated_linear", "mamba2": "mamba2",
+          "rwkv7": "rwkv7"}  # fmt: skip
 VARIANTS |= {name: {"model.attention.kind": kind, "model.position.kind": "none"} for name, kind in STATES.items()}
 
 

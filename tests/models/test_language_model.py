@@ -76,6 +76,8 @@ MODELS = {
     "gated norms": {"model.norm.kind": "gated_rmsnorm", "model.norm.gate_rank": 3, "model.embedding.norm": True},
     "lightning attention, by depth": {
         "model.attention.kind": "lightning", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
+    "RWKV-7, by depth": {
+        "model.attention.kind": "rwkv7", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone": {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto", "model.norm.placement": "sandwich", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone in some layers": {
         "model.num_layers": 3, "model.layers.pattern": ("alone", "both"), "model.layers.kinds.alone.ffn.kind": "none",
