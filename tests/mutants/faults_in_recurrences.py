@@ -9,6 +9,7 @@ RECURRENCE, STATES, DELTA, LINEAR = (
 RANK_ONE, RWKV = "zoo/layers/attention/generalized_delta.py", "zoo/layers/attention/rwkv7.py"
 RECURRENCE_TESTS = ("tests/layers/attention/test_linear_recurrence.py",)
 RWKV_TESTS = ("tests/layers/attention/test_rwkv7.py",)
+RANK_ONE_TESTS = ("tests/layers/attention/test_generalized_delta.py",)
 
 MUTANTS = (
     Mutant(
@@ -59,14 +60,14 @@ MUTANTS = (
         "state = jnp.where(first[:, None, None, None], 0, state)\n",
         "state = jnp.exp(log_decay)[..., None] * jnp.where(first[:, None, None, None], 0, state)\n"
         "        log_decay = 0 * log_decay\n",
-        RWKV_TESTS,
+        RANK_ONE_TESTS,
     ),
     Mutant(
         "generalised delta rule: a chunk takes off along the wrong vector",
         RANK_ONE,
         "for x in (k, added))\n    kept",
         "for x in (k, erased))\n    kept",
-        RWKV_TESTS,
+        RANK_ONE_TESTS,
     ),
     Mutant(
         "generalised delta rule: sums of decays begin before the document",
@@ -80,7 +81,7 @@ MUTANTS = (
         RANK_ONE,
         "same = documents[..., :, None] == documents[..., None, :]",
         "same = documents[..., :, None] >= documents[..., None, :]",
-        RWKV_TESTS,
+        RANK_ONE_TESTS,
     ),
     Mutant("RWKV-7: padding changes the state", RWKV, "jnp.where(filled, each, 0)", "each", RWKV_TESTS),
     Mutant("RWKV-7: later layers keep their own values", RWKV, 'context.published["value"] - v', "v - v", RWKV_TESTS),
