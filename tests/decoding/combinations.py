@@ -50,6 +50,8 @@ DECODERS = {
     "x0 shortcut, dyt": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.num_layers": 2},
     "gated heads without their own values": {
         "model.attention.gate": "elementwise", "model.attention.exclusive": True, "model.attention.num_kv_heads": 2},
+    "ngpt": {"model.norm.kind": "unit", "model.norm.placement": "interpolated", "model.attention.qk_norm": "unit", "model.ffn.kind": "swiglu",
+             "model.ffn.hidden_scale": True, "model.head.logit_scale": True, "model.position.kind": "rope", "model.attention.num_kv_heads": 2},
     "cosines, scores by length, p-RoPE": {
         "model.attention.qk_norm": "cosine", "model.attention.ssmax": 0.3, "model.attention.window": 5, "model.position.kind": "rope",
         "model.position.kept_frequencies": 0.5},

@@ -130,6 +130,7 @@ NEEDS = {
     "model.norm.alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.attention_alpha_start": {"model.norm.kind": "dyt"},
     "model.norm.layerscale_start": {"model.norm.placement": "layerscale"},
+    "model.norm.step_start": {"model.norm.placement": "interpolated"},
     "model.norm.streams": {"model.norm.placement": "hyper_static"},
     "model.position.theta": ROPE,
     "model.position.fraction": ROPE,

@@ -33,7 +33,7 @@ T = 6
 BLOCK = ("model.norm", "model.residual", "model.parallel")
 # The index of the block's layer, from 0, and its number, from 1.
 INDEX, NUMBER = 2, 3
-WEIGHED = ("layerscale", "x0_shortcut", "resi_dual", *PLACEMENT_KINDS.having("streams", "depth"))
+WEIGHED = ("layerscale", "x0_shortcut", "resi_dual", "interpolated", *PLACEMENT_KINDS.having("streams", "depth"))
 OTHER = pytest.mark.promise(reason="the same placements with another norm, or without a residual")
 
 
@@ -257,6 +257,7 @@ def test_pre_norm_does_not_normalise_the_stream():
         ({"model.norm.placement": "pre", "model.norm.kind": "rmsnorm"}, RMSNorm),
         ({"model.norm.placement": "post", "model.norm.kind": "layernorm"}, NoNorm),
         ({"model.norm.placement": "deepnorm"}, NoNorm),
+        ({"model.norm.placement": "interpolated"}, NoNorm),
         ({"model.norm.placement": "sandwich"}, LayerNorm),
         ({"model.norm.placement": "reordered"}, LayerNorm),
         ({"model.norm.placement": "resi_dual"}, LayerNorm),

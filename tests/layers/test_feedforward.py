@@ -40,6 +40,23 @@ def test_layer_matches_its_equation(kind, bias):
     compared(call(with_values(module, values), np.float32(x)), expected, 2e-6, config=config, parts="model.ffn")
 
 
+@pytest.mark.parametrize("kind", ["swiglu", "relu_squared", "swiglu_clamped"])
+def test_factors_of_hidden_units_match_their_equation(kind):
+    config = tiny({"model.ffn.kind": kind, "model.ffn.hidden_scale": True}).model
+    module, values = make_feed_forward(config), random_values(make_feed_forward(config), 1)
+    assert {name for name in values if name.endswith("scale")} == {
+        f"{name}_scale" for name in (("up", "gate") if kind in GATED else ("up",))
+    }
+    x = np.random.default_rng(2).standard_normal((2, 5, 16))
+    expected = reference.feed_forward(config, as_float64(values), x)
+    compared(call(with_values(module, values), np.float32(x)), expected, 2e-6, config=config, parts="model.ffn")
+
+
+def test_factors_of_the_hidden_units_of_experts_are_refused():
+    with pytest.raises(ConfigError, match=r"model\.ffn\.hidden_scale=true has no factors for each expert"):
+        tiny({"model.ffn.kind": "moe", "model.ffn.hidden_scale": True})
+
+
 def test_exact_and_tanh_gelu_differ():
     x = np.linspace(-4, 4, 81)
     assert 1e-4 < abs(reference.activation("gelu", x) - reference.activation("gelu_tanh", x)).max() < 1e-3

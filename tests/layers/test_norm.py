@@ -64,14 +64,14 @@ def in_training(x, kind, values=None, positions=POSITIONS, **fields):
 
 def grid():
     for kind, scale, epsilon in itertools.product(
-        ("layernorm", "rmsnorm", "gated_rmsnorm", "scalenorm", "centering", "dyt", "derf", "batchnorm"),
+        ("layernorm", "rmsnorm", "unit", "gated_rmsnorm", "scalenorm", "centering", "dyt", "derf", "batchnorm"),
         (True, False),
         (1e-6, 0.3),
     ):
         for bias in (True, False) if kind in SHIFTED else (None,):
             for offset in (True, False) if kind in OFFSET and scale else (None,):
                 given = {"scale": scale, "epsilon": epsilon, "bias": bias, "unit_offset": offset}
-                if kind in ("centering", "dyt", "derf"):
+                if kind in ("unit", "centering", "dyt", "derf"):
                     given["epsilon"] = None
                 yield kind, tuple((name, value) for name, value in given.items() if value is not None)
 

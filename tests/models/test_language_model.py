@@ -46,6 +46,8 @@ LLAMA = {
     "model.ffn.bias": False,
     "model.norm.epsilon": 1e-6,
 }
+NGPT = LLAMA | {"model.norm.kind": "unit", "model.norm.scale": False, "model.norm.placement": "interpolated",
+                "model.attention.qk_norm": "unit", "model.ffn.hidden_scale": True, "model.head.logit_scale": True}  # fmt: skip
 ORIGINAL = {"model.norm.placement": "post", "model.position.kind": "sinusoidal", "model.ffn.kind": "relu"}
 MODELS = {
     "gpt": GPT,
@@ -73,6 +75,10 @@ MODELS = {
     "x0 shortcut, dyt, xielu": {"model.norm.placement": "x0_shortcut", "model.norm.kind": "dyt", "model.embedding.norm": True,
         "model.num_layers": 3, "model.scan_layers": True, "model.ffn.kind": "xielu"},
     "two streams": {"model.norm.placement": "resi_dual", "model.num_layers": 3, "model.scan_layers": True, "model.residual_multiplier": 0.5},
+    "ngpt": {name: value for name, value in NGPT.items() if name != "model.norm.epsilon"},
+    "ngpt's factors elsewhere": {"model.ffn.hidden_scale": True, "model.ffn.kind": "relu_squared", "model.head.logit_scale": True,
+        "model.head.bias": True, "model.head.softcap": 3.0, "model.norm.placement": "interpolated", "model.norm.step_start": 0.3,
+        "model.num_layers": 3, "model.scan_layers": True},
     "gated norms": {"model.norm.kind": "gated_rmsnorm", "model.norm.gate_rank": 3, "model.embedding.norm": True},
     "lightning attention, by depth": {
         "model.attention.kind": "lightning", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
@@ -194,7 +200,7 @@ def drawn(config, seed):
 
 
 # One of each family, and of each part that tests/layers does not compare: embeddings, heads, stacks.
-FEW = ["gpt", "llama", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
+FEW = ["gpt", "llama", "ngpt", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
        "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global"]  # fmt: skip
 OTHER = pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one")
 

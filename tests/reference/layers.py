@@ -62,6 +62,9 @@ def norm(config, params, x, rows=None):
         return layer_norm(x, 1 + scale if config.norm.unit_offset else scale, bias, epsilon)
     if kind == "rmsnorm":
         return rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
+    if kind == "unit":
+        # Loshchilov et al. 2024, section 2.1, times a scale.
+        return x / np.sqrt((x**2).sum(axis=-1, keepdims=True)) * scale
     if kind == "gated_rmsnorm":
         # Qiu et al. 2026.
         y = rms_norm(x, 1 + scale if config.norm.unit_offset else scale, epsilon)
@@ -168,7 +171,11 @@ def feed_forward(config, params, x, rows=None):
 
     def projected(name):
         y, taps = linear(params[name], x), params.get(f"{name}_convolution")
-        return y if taps is None else convolved_rows(config, "D", y, rows, taps)
+        y = y if taps is None else convolved_rows(config, "D", y, rows, taps)
+        if f"{name}_scale" in params:
+            # Loshchilov et al. 2024, eq. 20 and 21; a layer without gates has v alone.
+            y = y * params[f"{name}_scale"] * (1 if name == "up" and "gate" in params else np.sqrt(x.shape[-1]))
+        return y
 
     if config.ffn.kind == "moe":
         return mixture_of_experts(config, params, x)
@@ -238,6 +245,8 @@ def head_norm(config, params, heads):
     """RMSNorm of queries or keys [T, H, K]: each head by itself, or all heads as one vector. Or
     Liu et al. 2022: unit vectors, for queries times exp(a) of each head, at most 100.
     """
+    if config.attention.qk_norm == "unit":
+        return heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
     if config.attention.qk_norm == "cosine":
         unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
         return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
@@ -296,6 +305,11 @@ def attention_row(
                 heads[t, h, first:] = schemes.rotate(
                     heads[t, h, first:], places[t], frequencies, position.layout, factor
                 )
+    if config.attention.qk_norm == "unit":
+        # Loshchilov et al. 2024, eq. 15 and 16; the vector of a key head is also that of its queries.
+        s = np.sqrt(x.shape[1]) * params["dimension_scale"]["stored"].reshape(-1, K)
+        q = np.stack([q[:, h] * s[h * len(s) // H] for h in range(H)], axis=1)
+        k = np.stack([k[:, g] * s[g] for g in range(len(s))], axis=1)
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
     score = np.zeros((H, len(x), len(source)))

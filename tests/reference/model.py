@@ -28,10 +28,10 @@ def deepnorm_alpha(config, sides):
 def block(config, params, x, rows, table=None, sides=None, number=1, first=None):
     """One block: Vaswani et al. 2017, section 3.1 (post; cross-attention between the two sublayers
     where there is a memory), Xiong et al. 2020, Table 1 (pre), Ding et al. 2021 (sandwich), Liu et
-    al. 2021 (reordered), Wang et al. 2022 (deepnorm), Xie et al. 2023 (two streams);
-    parallel: Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022 (own norms). The `number` of
-    the layer counts from 1 (Sun et al. 2025, eq. 6); `first` is what entered the first block. What is
-    added is multiplied by r (Granite).
+    al. 2021 (reordered), Wang et al. 2022 (deepnorm), Xie et al. 2023 (two streams), Loshchilov et
+    al. 2024 (interpolated); parallel: Wang & Komatsuzaki 2021 (shared norm) and Black et al. 2022
+    (own norms). The `number` of the layer counts from 1 (Sun et al. 2025, eq. 6); `first` is what
+    entered the first block. What is added is multiplied by r (Granite).
     """
     keep, placement, r = 1.0 if config.residual else 0.0, config.norm.placement, config.residual_multiplier
 
@@ -94,6 +94,10 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
             x = keep * x + r * normed(f"{name}_output", f(normed(name, x)))
         elif placement == "reordered":
             x = keep * x + r * normed(name, f(x))
+        elif placement == "interpolated":
+            # Loshchilov et al. 2024, eq. 10 and 11, with the stored steps of section 2.5.
+            step = config.norm.step_start * np.sqrt(x.shape[-1]) * np.abs(params[f"{name}_step"])
+            x = normed(name, x + step * (normed(f"{name}_output", f(x)) - x))
         else:
             assert placement == "deepnorm"
             x = normed(name, deepnorm_alpha(config, sides) * x + r * f(x))
@@ -143,7 +147,7 @@ def tower(config, params, x, rows, segments=None, sides=None):
         filled = rows.positions >= 0
         x = np.where(filled.reshape(*filled.shape, *[1] * (x.ndim - 2)), x, 0)
     y = streams.reduce(config, x)
-    if config.norm.placement not in ("post", "deepnorm"):
+    if config.norm.placement not in ("post", "deepnorm", "interpolated"):
         y = norm(config, params.get("final_norm"), y, rows)
     return x[:, :, 0] + y if config.norm.placement == "resi_dual" else y
 
@@ -155,8 +159,8 @@ def embed(config, params, tokens, table="embedding"):
 
 
 def head(config, params, hidden, rows=None):
-    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), a bias, Gemma
-    2's cap.
+    """From hidden states to scores: Devlin et al. 2019's transform, T5's 1 / sqrt(D), nGPT's
+    factors, a bias, Gemma 2's cap.
     """
     own = params.get("head", {})
     if config.head.transform:
@@ -167,7 +171,11 @@ def head(config, params, hidden, rows=None):
     if config.head.scale == "rsqrt_dim":
         hidden = hidden / np.sqrt(hidden.shape[-1])
     hidden = hidden * config.head.multiplier
-    scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T + own.get("bias", 0.0)
+    scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T
+    if config.head.logit_scale:
+        # Loshchilov et al. 2024, eq. 3.
+        scores = scores * np.sqrt(config.dim) * own["logit_scale"]
+    scores = scores + own.get("bias", 0.0)
     return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores
 
 

@@ -119,8 +119,10 @@ def _derive_scale(flat: dict[str, Any], fill: Callable[[str, Any], None]) -> Non
     if AUTO not in widths:
         # sqrt(K0) / K under muP, which is 1 / sqrt(K) at the width K0 of the base (Yang et al. 2022,
         # definition 4.1). Cosines do not grow with K.
-        width, base, cosine = sum(widths), flat["model.base_head_dim"], flat["model.attention.qk_norm"] == "cosine"
-        fill("model.attention.scale", 1.0 if cosine else base**0.5 / width if base else width**-0.5)
+        width, base = sum(widths), flat["model.base_head_dim"]
+        scales = {"cosine": 1.0, "unit": width**0.5}
+        scale = base**0.5 / width if base else width**-0.5
+        fill("model.attention.scale", scales.get(flat["model.attention.qk_norm"], scale))
 
 
 def _derive(flat: dict[str, Any], vocab_size: int | None) -> None:

@@ -13,7 +13,7 @@ from zoo.errors import ConfigError
 from zoo.layers.activation_record import fired
 from zoo.layers.context import Context
 from zoo.layers.grouped_product import grouped_product
-from zoo.layers.parameter import Linear, constant, kernel_initializer, output_initializer, parameter
+from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, output_initializer, parameter
 from zoo.layers.short_convolution import make_short_convolution
 
 
@@ -71,6 +71,9 @@ class FeedForward(nnx.Module):
         gain: factor on the initial values of the weights.
     """
 
+    activates = "up"
+    """Name of the projection that the activation reads."""
+
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         last = output_initializer(config, gain)
         self._add_projection("up", config, gain)
@@ -82,6 +85,8 @@ class FeedForward(nnx.Module):
         convolution = make_short_convolution(config, "D", hidden_dim(config), "mlp")
         setattr(self, name, projection if convolution is None else ConvolvedLinear(projection, name, config))
         setattr(self, f"{name}_convolution", convolution)
+        scale = parameter((hidden_dim(config),), ("mlp",), ones) if config.ffn.hidden_scale else None
+        setattr(self, f"{name}_scale", scale)
 
     @staticmethod
     def make_projection(config: ResolvedConfig, gain: float) -> Linear:
@@ -91,8 +96,20 @@ class FeedForward(nnx.Module):
 
     def projected(self, name: str, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         """Returns the projection "up" or "gate" of x, after the short convolution at place D if there
-        is one.
+        is one, and times the learned factors of `ffn.hidden_scale`.
+
+        The projection p that the activation reads becomes s p sqrt(D), the other one of a gated kind
+        s p, with a learned vector s [F] each, 1 at first (Loshchilov et al. 2024, arXiv:2410.01131, eq.
+        20 and 21). Units of columns of length 1 and a token of length 1 are about 1 / sqrt(D), where an
+        activation is nearly linear.
         """
+        y, scale = self._unscaled(name, x, context), getattr(self, f"{name}_scale")
+        if scale is None:
+            return y
+        factor = x.shape[-1] ** 0.5 if name == self.activates else 1.0
+        return (y.astype(jnp.float32) * (factor * scale[...])).astype(y.dtype)
+
+    def _unscaled(self, name: str, x: Float[Array, "B T D"], context: Context | None) -> Float[Array, "B T F"]:
         projection, convolution = getattr(self, name), getattr(self, f"{name}_convolution")
         if context is not None and context.group_sizes is not None:
             return _grouped(projection, x, context)
@@ -125,6 +142,8 @@ class FeedForward(nnx.Module):
 
 class GatedFeedForward(FeedForward):
     """y = (act(x W_gate) * x W_up) W_down (Shazeer 2020, eq. 5 and 6)."""
+
+    activates = "gate"
 
     def __init__(self, config: ResolvedConfig, gain: float = 1.0):
         super().__init__(config, gain)

@@ -39,6 +39,15 @@ def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Flo
     )
 
 
+def unit_vectors(x: Float[Array, "*leading D"], axis: int = -1) -> Float[Array, "*leading D"]:
+    """Returns x / |x| along an axis in float32. A vector of zeros stays as it is.
+
+    The smallest length is that of torch.nn.functional.normalize.
+    """
+    wide = x.astype(jnp.float32)
+    return wide * jax.lax.rsqrt(jnp.maximum(jnp.square(wide).sum(axis=axis, keepdims=True), 1e-24))
+
+
 class Norm(nnx.Module):
     """Base class of all norms: holds the learned scale and, if the kind has the trait "bias", the
     learned bias, unless the config turns them off.
@@ -151,6 +160,18 @@ class ScaleNorm(RMSNorm):
         """Normalises each vector of `x`."""
         g = self.start if self.scale is None else self.scale[...]
         return rms_norm(x, g / self.start, self.epsilon)
+
+
+class UnitNorm(Norm):
+    """UnitNorm(x) = x / |x| * scale, with the Euclidean length |x| of the D values of a token.
+
+    Without `norm.scale` it is Norm(x) of Loshchilov et al. 2024 (nGPT, section 2.1), a point of the
+    unit sphere: RMSNorm divided by sqrt(D).
+    """
+
+    def __call__(self, x: Float[Array, "*leading D"], context: Context | None = None) -> Float[Array, "*leading D"]:
+        """Divides each vector of `x` by its length."""
+        return _affine(unit_vectors(x), self.effective_scale, None, x.dtype)
 
 
 class CenteringNorm(Norm):

@@ -70,23 +70,28 @@ class ParameterTraits(NamedTuple):
             likewise.
         heads: number of attention heads side by side among the outputs of a hidden matrix, by path,
             e.g. "stack/layers/attention/query/kernel"; only matrices with several heads are listed.
+        model_axis: number of the dimension "embed" of each matrix and table that has one, counted from
+            the last, -1, by path; vectors, scalars and convolutions over the tokens are not listed.
     """
 
     ndim: Params
     is_hidden_matrix: Params
     heads: Mapping[str, int] = MappingProxyType({})
+    model_axis: Mapping[str, int] = MappingProxyType({})
 
 
 def parameter_traits(module: nnx.Module) -> ParameterTraits:
     """Returns the traits of every parameter of a model."""
-    ndim, is_hidden_matrix, heads = {}, {}, {}
+    ndim, is_hidden_matrix, heads, model_axis = {}, {}, {}, {}
     for path, variable in _leaves(module):
         axes, name = variable.get_metadata("axes"), "/".join(path)
         ndim[name] = len(axes) - (axes[:1] == ("layers",)) - ("expert" in axes)
         is_hidden_matrix[name] = ndim[name] == 2 and variable.get_metadata("role") in ("matrix", "expert")
         if is_hidden_matrix[name] and (number := variable.get_metadata("heads")) > 1:
             heads[name] = number
-    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads)
+        if "embed" in axes and variable.get_metadata("role") not in ("vector", "scalar"):
+            model_axis[name] = axes.index("embed") - len(axes)
+    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads, model_axis)
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:

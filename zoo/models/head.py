@@ -13,7 +13,7 @@ from zoo.config import ResolvedConfig, embedding_config
 from zoo.layers.context import Context
 from zoo.layers.feedforward import activation
 from zoo.layers.norm import make_norm
-from zoo.layers.parameter import Linear, kernel_initializer, vocabulary_parameter, zeros
+from zoo.layers.parameter import Linear, constant, kernel_initializer, vocabulary_parameter, zeros
 from zoo.layers.parametrization import output_gain, reference_width, width_ratio
 
 
@@ -54,6 +54,10 @@ class Head(nnx.Module):
     by D / `base_dim` (Yang et al. 2022, table 8), which a tied head allows, as the matrix itself stays
     as large as an embedding.
 
+    With `head.logit_scale` the logit h W_v^T of token v is multiplied by a learned number z_v, 1 at
+    first, which is stored as z_v / sqrt(D) (Loshchilov et al. 2024, arXiv:2410.01131, eq. 3 and section
+    2.5); here it multiplies the row W_v.
+
     Args:
         config: the `model` part of the config.
         in_dim: width of the hidden states; 0 for D. Those of another width than the embeddings are
@@ -68,6 +72,10 @@ class Head(nnx.Module):
         matrix = wide, kernel_initializer(config, output_gain(config, config.vocab_size), transposed=True), "head"
         self.weights = None if config.tie_embeddings else vocabulary_parameter(*matrix)
         self.bias = vocabulary_parameter(config, zeros, columns=False) if head.bias else None
+        stored = config.dim**-0.5
+        self.logit_factor = 1 / stored
+        scale = vocabulary_parameter(config, constant(stored), columns=False) if head.logit_scale else None
+        self.logit_scale = scale
         biased = head.transform_bias and (head.transform or not back)
         dense = in_dim, wide.dim, ("embed", None), biased, kernel_initializer(config), "head"
         self.dense = Linear(*dense) if head.transform or back or in_dim != wide.dim else None
@@ -96,6 +104,8 @@ class Head(nnx.Module):
         if self.scale != 1.0:
             hidden = hidden * jnp.asarray(self.scale, hidden.dtype)
         weights = embedding if self.weights is None else self.weights[...]
+        if self.logit_scale is not None:
+            weights = weights * (self.logit_factor * self.logit_scale[...])[:, None]
         bias, padded = None if self.bias is None else self.bias[...], len(weights) > self.config.vocab_size
         ids = self.config.vocab_size if padded else 0
         return LogitFactors(hidden, weights, bias, self.config.head.softcap, ids)

@@ -49,17 +49,25 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
             [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
         )
     traits = parameter_traits(module)
+    if config.optimizer.constraint == "unit_norm" and (
+        zero := [path for path in _zeros(module) if path in traits.model_axis]
+    ):
+        raise ConfigError(
+            [
+                f"optimizer.constraint=unit_norm keeps vectors of length 1, and those of {path} are 0 at first; choose "
+                "other initial values, or leave the constraint none"
+                for path in zero
+            ]
+        )
     hidden = flatten(traits.is_hidden_matrix, "/")
     kinds = {REST: config.optimizer.kind} | {
         name: values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] for name in names
     }
     if zero := [
-        f"optimizer.kind=muonh keeps the norm of the initial values, and those of {'/'.join(map(str, parts))} are 0; "
-        "give it another kind in a group of its own"
-        for parts, variable in nnx.state(module, nnx.Param).flat_state()
-        if kinds[labels["/".join(map(str, parts))]] == "muonh"
-        and hidden["/".join(map(str, parts))]
-        and variable.get_metadata("initializer") is zeros
+        f"optimizer.kind=muonh keeps the norm of the initial values, and those of {path} are 0; give it another kind in "
+        "a group of its own"
+        for path in _zeros(module)
+        if kinds[labels[path]] == "muonh" and hidden[path]
     ]:
         raise ConfigError(zero)
     if without := [
@@ -73,6 +81,13 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
     if fused := list(_check_heads(flat, kinds, {labels[path] for path in traits.heads})):
         raise ConfigError(fused)
     return unflatten(labels, "/")
+
+
+def _zeros(module: nnx.Module) -> Iterator[str]:
+    """Yields the path of each parameter whose initial values are 0."""
+    for parts, variable in nnx.state(module, nnx.Param).flat_state():
+        if variable.get_metadata("initializer") is zeros:
+            yield "/".join(map(str, parts))
 
 
 def _check_heads(flat: Mapping[str, Any], kinds: Mapping[str, str], with_heads: Collection[str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ from zoo.training.runtime.device_peaks import ComputeRate
 from zoo.training.runtime.folder_lock import lock_run_folder
 from zoo.training.runtime.platform_check import check_platform
 from zoo.training.runtime.processes import is_main_process
-from zoo.training.state import State, least_memory
+from zoo.training.state import State, constrained, least_memory, shardings_of
 from zoo.training.step import Program
 from zoo.training.training_run import Progress, RunFiles, TrainingRun
 from zoo.training.update import Constants
@@ -382,7 +383,12 @@ def restore_or_initialise(
     )
     origin = {"folder": folder, "step": step, "parameters_sha256": parameters_sha256(weights["params"])}
     origin |= {} if tokens is None else {"tokens": tokens}
-    return state | {name: _replaced(state[name], values) for name, values in weights.items()}, Progress(), origin
+    state = state | {name: _replaced(state[name], values) for name, values in weights.items()}
+    if config.optimizer.constraint != "none":
+        of_params = shardings_of(program.abstract_state["params"])
+        constrain = jax.jit(partial(constrained, config, program.model), out_shardings=of_params)
+        state |= {"params": constrain(state["params"])}
+    return state, Progress(), origin
 
 
 def _missing(params: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

@@ -12,27 +12,46 @@ from jaxtyping import Array, Int
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.models.functional import initialise, initialise_statistics, logical_axes, split
+from zoo.models.functional import (
+    Params,
+    initialise,
+    initialise_statistics,
+    logical_axes,
+    parameter_traits,
+    split,
+)
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, parameter_shardings, replicated_sharding
+from zoo.training.optimization.constraint import UNIT_NORM, on_unit_spheres
 
 State = dict[str, Any]
 """{step, params, stats, optimizer}: everything that an update reads and writes."""
 
 
-def initial_state(model: nnx.Module, optimizer: optax.GradientTransformation, seed: Int[Array, ""]) -> State:
+def constrained(config: ResolvedConfig, model: nnx.Module, params: Params) -> Params:
+    """Returns parameters as `optimizer.constraint` has them before the first update."""
+    return on_unit_spheres(params, parameter_traits(model)) if config.optimizer.constraint == UNIT_NORM else params
+
+
+def initial_state(
+    config: ResolvedConfig, model: nnx.Module, optimizer: optax.GradientTransformation, seed: Int[Array, ""]
+) -> State:
     """Returns the state before the first update; a pure function of the seed."""
-    params, stats = initialise(model, seed), initialise_statistics(model, seed)
+    params, stats = constrained(config, model, initialise(model, seed)), initialise_statistics(model, seed)
     return {"step": jnp.zeros((), jnp.int32), "params": params, "stats": stats, "optimizer": optimizer.init(params)}
 
 
-def abstract_state(model: nnx.Module, optimizer: optax.GradientTransformation, mesh: Mesh) -> State:
+def abstract_state(
+    config: ResolvedConfig, model: nnx.Module, optimizer: optax.GradientTransformation, mesh: Mesh
+) -> State:
     """Returns shapes, types and shardings of the state; no array is made.
 
     Parameters and their optimizer state are sharded by their logical axes, everything else is
     replicated.
     """
-    shapes = jax.eval_shape(lambda seed: initial_state(model, optimizer, seed), jax.ShapeDtypeStruct((), jnp.uint32))
+    shapes = jax.eval_shape(
+        lambda seed: initial_state(config, model, optimizer, seed), jax.ShapeDtypeStruct((), jnp.uint32)
+    )
     replicated = replicated_sharding(mesh)
     of_params = parameter_shardings(mesh, logical_axes(model), split(model)[1])
     shardings = {

@@ -148,13 +148,13 @@ def make_program(
     """
     step = UpdateStep(config, model, objective, rows_from)
     optimizer = step.optimizer()
-    abstract, constants = abstract_state(model, optimizer, mesh), RunConstants(config, objective, mesh)
+    abstract, constants = abstract_state(config, model, optimizer, mesh), RunConstants(config, objective, mesh)
     state, rows, replicated = shardings_of(abstract), batch_sharding(mesh), replicated_sharding(mesh)
     arguments = (state, rows, constants.shardings)
     evaluate = make_evaluate(model, objective, rows_from)
 
     def initialise_from(seed: int) -> State:
-        return initial_state(model, optimizer, jnp.asarray(seed, jnp.uint32))
+        return initial_state(config, model, optimizer, jnp.asarray(seed, jnp.uint32))
 
     return Program(
         model=model,

@@ -25,6 +25,7 @@ from zoo.training.mesh import make_mesh
 from zoo.training.records.record_faults import check_unedited
 from zoo.training.records.run_folder import RunFolder
 from zoo.training.runtime.compilation_cache import use_compilation_cache
+from zoo.training.state import constrained
 from zoo.training.step import Program, make_program
 
 TRAINED, INITIAL = "trained", "at initial values"
@@ -142,4 +143,5 @@ def _imported_length(imported: Mapping[str, Any]) -> float | None:
 def trained_and_initial(run: TrainedRun) -> dict[str, tuple[Params, Stats]]:
     """Returns {TRAINED: (params, stats), INITIAL: the values that the run was initialised with}."""
     model, seed = run.model, run.config.seed
-    return {TRAINED: (run.params, run.stats), INITIAL: (initialise(model, seed), initialise_statistics(model, seed))}
+    params = constrained(run.config, model, initialise(model, seed))
+    return {TRAINED: (run.params, run.stats), INITIAL: (params, initialise_statistics(model, seed))}

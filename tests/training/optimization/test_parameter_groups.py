@@ -146,7 +146,7 @@ def test_moments_are_sharded_like_their_parameters():
     model = make_model(config)
     mesh = jax.sharding.AbstractMesh((2, 2, 1, 2), ("data", "fsdp", "expert", "tensor"))
     optimizer = make_optimizer(config, parameter_traits(model), labels=group_labels(config, model))
-    state = abstract_state(model, optimizer, mesh)
+    state = abstract_state(config, model, optimizer, mesh)
     wanted = paths(parameter_shardings(mesh, logical_axes(model), split(model)[1]))
     groups, seen = state["optimizer"]["groups"].inner_states, []
     for group in groups.values():

@@ -222,7 +222,7 @@ def test_schedule_free_average_is_sharded_like_the_parameters():
     model = make_model(config)
     optimizer = make_optimizer(config, parameter_traits(model))
     mesh = jax.sharding.AbstractMesh((2, 4, 1, 2), ("data", "fsdp", "expert", "tensor"))
-    state = abstract_state(model, optimizer, mesh)
+    state = abstract_state(config, model, optimizer, mesh)
     params, offsets = (jax.tree.leaves(each) for each in (state["params"], state["optimizer"]["schedule_free"].offset))
     assert [leaf.sharding for leaf in offsets] == [leaf.sharding for leaf in params]
     # The parameters, their offsets and their second moments.

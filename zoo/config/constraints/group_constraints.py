@@ -17,6 +17,7 @@ KIND = "optimizer.kind"
 DECAY, FORM = "optimizer.weight_decay", "optimizer.weight_decay_form"
 DECAY_SCHEDULE = "optimizer.weight_decay_schedule"
 SCHEDULE_FREE = "schedule_free"
+CONSTRAINT = "optimizer.constraint"
 MOMENTUM_START = "optimizer.momentum_start"
 MOMENTUM_SCHEDULE = ("optimizer.momentum_warmup", "optimizer.momentum_cooldown")
 
@@ -77,6 +78,11 @@ def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iter
                 yield f"{path}={flat[path]} has no effect with {DECAY}=0"
     elif flat[DECAY_SCHEDULE] == "rate" and flat["schedule.kind"] == "constant" and not flat["schedule.warmup_steps"]:
         yield f"{DECAY_SCHEDULE}=rate has no effect: the learning rate is constant"
+    if flat[CONSTRAINT] != "none" and flat[KIND] == SCHEDULE_FREE:
+        yield (
+            f"{CONSTRAINT}={flat[CONSTRAINT]} cannot be combined with {KIND}={SCHEDULE_FREE}: the parameters are an "
+            "average, which is on no sphere; use another kind"
+        )
     everywhere = [*OPTIMIZER_KINDS.problems(flat, architecture), *_check_momentum(flat)]
     yield from everywhere
     for scope, changes in groups.items():

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.field import as_given
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.config.scopes import is_group, scoped
@@ -11,6 +12,15 @@ PATH = "model.parametrization"
 KIND, FORM = "optimizer.kind", "optimizer.weight_decay_form"
 # Matrices that a width enters in another way than the tables of muP have.
 HEADS = ("model.head.transform", "model.head.pooler", "model.head.next_sentence")
+
+# What makes vectors of length 1 at every width, or corrects for them.
+SPHERES = {
+    "model.norm.kind": {"unit"},
+    "model.attention.qk_norm": {"unit"},
+    "model.ffn.hidden_scale": {True},
+    "model.head.logit_scale": {True},
+    "optimizer.constraint": {"unit_norm"},
+}
 
 
 def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -30,6 +40,10 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
     for path in HEADS:
         if flat[path]:
             yield f"{shown} has no rule for the matrices of {path}=true; leave it at False"
+    for path, values in SPHERES.items():
+        found = {flat[path], *(changes.get(path, flat[path]) for changes in scopes.values())}
+        for value in values & found:
+            yield f"{shown} has no rule for vectors of length 1: {path}={as_given(value)} makes them; leave it out"
     if width := flat["model.embedding.dim"]:
         yield f"{shown} has no rule for the dense layer of model.embedding.dim={width}; leave it at 0"
     if flat["objective.kind"] in TASKS:

@@ -91,6 +91,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
             "full": "RMSNorm of all heads together, before RoPE (OLMo 2)",
             "head_layernorm": "LayerNorm of each head by itself, each with its own scale, before RoPE (StableLM 2)",
             "cosine": "each head divided by its length, and scores times a learned factor for each head (Swin V2)",
+            "unit": "each head divided by its length, times a learned factor for each dimension after RoPE (nGPT)",
         },
         when=ATTENTION_KINDS.when("heads"),
     ),
@@ -170,7 +171,8 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         float,
         "factor on the scores",
         above=0,
-        auto="1 / sqrt(head_dim), with kind=latent 1 / sqrt(head_dim + rotary_dim), or 1 with qk_norm=cosine",
+        auto="1 / sqrt(head_dim), with kind=latent 1 / sqrt(head_dim + rotary_dim), 1 with qk_norm=cosine, "
+        "sqrt(head_dim) with qk_norm=unit",
         when=ATTENTION_KINDS.when("heads"),
     ),
     Field(

@@ -35,6 +35,7 @@ IGNORED_BY = {
         "model.head.bias",
         "model.head.scale",
         "model.head.multiplier",
+        "model.head.logit_scale",
         "model.head.softcap",
         "model.head.pooler",
         "model.head.pooler_activation",

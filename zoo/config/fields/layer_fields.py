@@ -45,6 +45,15 @@ FFN_FIELDS: tuple[Field, ...] = (
     ),
     Field("model.ffn.bias", True, bool, "the feed-forward's projections have a bias", when=_HIDDEN),
     Field(
+        "model.ffn.hidden_scale",
+        False,
+        bool,
+        "learned factors on the hidden units: s u on those that the gate multiplies, s v sqrt(D) on those that the "
+        "activation reads (nGPT)",
+        when=_HIDDEN,
+        added=True,
+    ),
+    Field(
         "model.ffn.gelu_approximation",
         "none",
         str,
@@ -140,6 +149,14 @@ HEAD_FIELDS: tuple[Field, ...] = (
         float,
         "another factor on the hidden states before the output matrix, beside `scale` (Granite; Cohere)",
         above=0,
+        when=TOKEN_OBJECTIVES,
+        added=True,
+    ),
+    Field(
+        "model.head.logit_scale",
+        False,
+        bool,
+        "a learned factor on the logit of each token, 1 at first (nGPT)",
         when=TOKEN_OBJECTIVES,
         added=True,
     ),

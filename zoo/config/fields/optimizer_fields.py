@@ -105,6 +105,17 @@ OPTIMIZER_FIELDS: tuple[Field, ...] = (
         "optimizer.clip_norm", 0.0, float, "largest global norm of the gradient; 0: no clipping", minimum=0, traced=True
     ),
     Field(
+        "optimizer.constraint",
+        "none",
+        str,
+        "what the parameters are brought back to after every update, and at the start",
+        {
+            "none": "nothing",
+            "unit_norm": "matrices with a dimension of the model's width: their vectors along it have length 1 (nGPT)",
+        },
+        added=True,
+    ),
+    Field(
         "optimizer.ema_steps",
         0,
         int,

@@ -124,6 +124,8 @@ def _problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         )
     if own["choice"] == "experts":
         yield from _expert_choice_problems(own, architecture)
+    if flat["model.ffn.hidden_scale"]:
+        yield f"model.ffn.hidden_scale=true has no factors for each expert of {KIND}={NAME}; set it to false"
     if flat["model.convolution.kind"] != "none" and "D" in flat["model.convolution.places"]:
         yield (
             "model.convolution.places: place D is inside the feed-forward layer, and the tokens of an expert are no "

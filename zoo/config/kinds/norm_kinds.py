@@ -85,6 +85,15 @@ NORM_KINDS = KindTable(
         ),
         Kind(
             KIND,
+            "unit",
+            "divide by the length, scale: with norm.scale=false a point of the unit sphere (nGPT, Loshchilov et al. "
+            "2024)",
+            frozenset({"normalises"}),
+            code="zoo.layers.norm:UnitNorm",
+            description=Description(name="unit-norm", synonyms=("l2-norm",)),
+        ),
+        Kind(
+            KIND,
             "gated_rmsnorm",
             "RMSNorm times a gate, a function of what it gives through two narrow matrices (GatedNorm, Qiu et al. "
             "2026)",
@@ -283,6 +292,21 @@ def _depth_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
         )
     if flat[PLACEMENT] == "unet" and flat["model.num_layers"] < 2:
         yield f"{PLACEMENT}=unet leads from the first half of the layers to the second; it needs model.num_layers >= 2"
+
+
+def _interpolation_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _residual_problems(flat, architecture)
+    yield from _normed_output_problems(flat, architecture)
+    if flat["model.residual_multiplier"] != 1:
+        yield (
+            f"model.residual_multiplier={flat['model.residual_multiplier']:g} has no effect: {PLACEMENT}="
+            f"{flat[PLACEMENT]} normalises what it multiplies; leave it at 1, or set model.norm.step_start"
+        )
+    if flat["model.parametrization"] != "standard":
+        yield (
+            f"model.parametrization={flat['model.parametrization']} has no rule for the learned steps of {PLACEMENT}="
+            f"{flat[PLACEMENT]}; leave it standard"
+        )
 
 
 _INPUT = frozenset({"input_norm"})
@@ -517,6 +541,32 @@ PLACEMENT_KINDS = KindTable(
                     "depths.",
                 ),
                 synonyms=("residual-dual", "pre-post-norm"),
+            ),
+        ),
+        Kind(
+            PLACEMENT,
+            "interpolated",
+            "norm(x + a (norm(f(x)) - x)), with a learned vector a >= 0 for each sublayer (nGPT, Loshchilov et al. "
+            "2024)",
+            fields=(
+                Field(
+                    "model.norm.step_start",
+                    0.05,
+                    float,
+                    "initial value of a, about 1 / (number of layers) in the paper",
+                    above=0,
+                    maximum=1,
+                    added=True,
+                ),
+            ),
+            problems=_interpolation_problems,
+            code="zoo.layers.interpolated_residual:InterpolatedBlock",
+            description=Description(
+                details=(
+                    "Each sublayer has two norms, of its output and of the stream. It is the residual connection of "
+                    "nGPT alone, and works with every norm; [the page of nGPT](#ngpt) lists the rest of the model.",
+                ),
+                synonyms=("interpolated-residual", "lerp"),
             ),
         ),
         Kind(

@@ -221,9 +221,8 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         sizes.append(f"keys and values from {source}")
     if groups != heads:
         sizes[0] += f", {heads // groups} share a key and value"
-    normed = {"none": (), "cosine": ("unit length",), "head_layernorm": ("LayerNorm",)}.get(
-        attention.qk_norm, ("RMSNorm",)
-    )
+    named = {"none": (), "cosine": ("unit length",), "unit": ("unit length",), "head_layernorm": ("LayerNorm",)}
+    normed = named.get(attention.qk_norm, ("RMSNorm",))
     rotated = () if cross else _rotation(model)
     if not cross:
         if scored := _position_hook(model, "score_bias"):

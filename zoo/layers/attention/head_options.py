@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.norm import layer_norm, rms_norm
+from zoo.layers.norm import layer_norm, rms_norm, unit_vectors
 from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
 
 
@@ -74,12 +74,42 @@ class CosineNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Divides queries or keys by their lengths, and multiplies queries by the factor."""
-        wide = x.astype(jnp.float32)
-        # The smallest length is that of torch.nn.functional.normalize.
-        wide = wide * jax.lax.rsqrt(jnp.maximum(jnp.square(wide).sum(axis=-1, keepdims=True), 1e-24))
+        wide = unit_vectors(x)
         if self.log_factor is not None:
             wide = wide * jnp.exp(jnp.minimum(self.log_factor[...], math.log(100.0)))[:, None]
         return wide.astype(x.dtype)
+
+
+class UnitHeadNorm(nnx.Module):
+    """q_h = q_h / |q_h| and the same for k, before rotation, which keeps the lengths; `DimensionScale`
+    follows after it.
+    """
+
+    def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
+        """Divides queries or keys by their lengths."""
+        return unit_vectors(x).astype(x.dtype)
+
+
+class DimensionScale(nnx.Module):
+    """q_h = s_g * q_h / |q_h| and k_g = s_g * k_g / |k_g| after rotation, with one learned vector s_g [K]
+    for a key head and the queries that read it, 1 at first (Loshchilov et al. 2024, arXiv:2410.01131,
+    eq. 15 and 16).
+
+    With as many key heads as heads, these are the paper's; it has no shared key heads. What is stored
+    is w = s / sqrt(D), because a step of Adam has the size of the rate whatever the gradient is
+    (section 2.5).
+    """
+
+    def __init__(self, config: ResolvedConfig, keys: int):
+        stored = config.dim**-0.5
+        self.factor = 1 / stored
+        self.keys = keys
+        self.stored = parameter((keys * config.attention.head_dim,), ("kv_heads",), constant(stored))
+
+    def __call__(self, x: Float[Array, "B T N K"]) -> Float[Array, "B T N K"]:
+        """Multiplies the queries of all heads, or the keys."""
+        s = jnp.repeat(self.factor * self.stored[...].reshape(self.keys, -1), x.shape[2] // self.keys, axis=0)
+        return (x.astype(jnp.float32) * s).astype(x.dtype)
 
 
 def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nnx.Module | None, nnx.Module | None]:
@@ -88,6 +118,8 @@ def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nn
         return None, None
     if config.attention.qk_norm == "cosine":
         return CosineNorm(queries), CosineNorm(0)
+    if config.attention.qk_norm == "unit":
+        return UnitHeadNorm(), UnitHeadNorm()
     if config.attention.qk_norm == "head_layernorm":
         return HeadLayerNorm(config, queries), HeadLayerNorm(config, keys)
     return HeadNorm(config, queries), HeadNorm(config, keys)

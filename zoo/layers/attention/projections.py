@@ -1,10 +1,10 @@
 """The base of all kinds of attention: projections to queries, keys, values and back."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from zoo.config import AUTO, ResolvedConfig
-from zoo.layers.attention.head_options import OutputGate, OutputNorm, make_head_norms
+from zoo.layers.attention.head_options import DimensionScale, OutputGate, OutputNorm, make_head_norms
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
@@ -38,6 +38,7 @@ class Attention(TokenMixer):
             H * self.value_dim, config.dim, ("heads", "embed"), output_bias, output_initializer(config, gain)
         )
         self.query_norm, self.key_norm = make_head_norms(config, Q, G)
+        self.dimension_scale = DimensionScale(config, G) if attention.qk_norm == "unit" else None
         widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
         for name, width in {} if cross else widths.items():
             places, axis = ("B", "heads") if name == "query" else ("BK", "kv_heads")
@@ -76,12 +77,12 @@ class Attention(TokenMixer):
             attended = self._all_tokens(x, context, shared)
         elif self.cross:
             # Rows that share a memory become several queries of one row.
-            q = self.queries(self.query(x))
+            q = self._of_scale(self.queries(self.query(x)))
             q = q.reshape(context.cache.memory_positions.shape[0], -1, *q.shape[2:])
             attended = self.attend_memory(q, context)
         else:
             q, k, v = self._heads(x, context)
-            q, k = self.position.rotate(q, k, context.positions, context.positions)
+            q, k = self.rotated(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
         return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
 
@@ -110,7 +111,7 @@ class Attention(TokenMixer):
             q, k, v = self.queries(self.query(x)), self.keys(self.key(source)), self.values(self.value(source))
         else:
             q, k, v = self._heads(x, context)
-        q, k = self.position.rotate(q, k, context.positions, context.effective_key_positions)
+        q, k = self.rotated(q, k, context.positions, context.effective_key_positions)
         return self.attend(x, (q, k, v), context, shared)
 
     def _heads(self, x: Float[Array, "B T D"], context: Context) -> Projected:
@@ -133,6 +134,21 @@ class Attention(TokenMixer):
         """Returns the keys, before rotation."""
         k = self._clipped(x).reshape(*x.shape[:2], -1, self.key_dim)
         return k if self.key_norm is None else self.key_norm(k)
+
+    def rotated(
+        self,
+        q: Float[Array, "B T H K"],
+        k: Float[Array, "B S G K"],
+        q_positions: Int[Array, "#B T"],
+        k_positions: Int[Array, "#B S"],
+    ) -> tuple[Float[Array, "B T H K"], Float[Array, "B S G K"]]:
+        """Returns queries and keys after rotation, as their products are taken."""
+        q, k = self.position.rotate(q, k, q_positions, k_positions)
+        return self._of_scale(q), self._of_scale(k)
+
+    def _of_scale(self, x: Float[Array, "B T N K"]) -> Float[Array, "B T N K"]:
+        """Returns rotated queries or keys, with `attention.qk_norm=unit` times their learned factors."""
+        return x if self.dimension_scale is None else self.dimension_scale(x)
 
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""

@@ -242,7 +242,7 @@ class SoftmaxAttention(Attention):
         first = pick(positions)
         if self.config.global_projections:
             q, k = self.queries(self.global_query(pick(x))), self.keys(self.global_key(x))
-            q, k = self.position.rotate(q, k, first, context.positions)
+            q, k = self.rotated(q, k, first, context.positions)
             v = self.values(self.global_value(x))
         else:
             q = pick(q)

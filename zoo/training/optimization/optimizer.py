@@ -1,5 +1,5 @@
 """Builds the optimizer: clipping, then the update rule, weight decay and learning rate of each group
-of parameters, then averages of the parameters.
+of parameters, then the constraint on all and averages of them.
 """
 
 import jax
@@ -13,6 +13,7 @@ from zoo.config.scopes import scopes_in, values_in
 from zoo.models.functional import ParameterTraits, Params
 from zoo.nested import flatten
 from zoo.training.optimization import schedule_free
+from zoo.training.optimization.constraint import UNIT_NORM, unit_norm
 from zoo.training.optimization.lamb import trust_ratio
 from zoo.training.optimization.momentum import with_static_zeros
 from zoo.training.optimization.muon import on_spheres
@@ -63,6 +64,8 @@ def make_optimizer(
     if static["optimizer.kind"] == schedule_free.STAGE:
         wrapped = schedule_free.schedule_free(optax.named_chain(*steps), schedule, values["optimizer.beta1"])
         steps = [(schedule_free.STAGE, wrapped)]
+    if static["optimizer.constraint"] == UNIT_NORM:
+        steps.append(("constraint", unit_norm(traits)))
     return optax.named_chain(*stages, *steps, *last)
 
 
