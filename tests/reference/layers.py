@@ -293,7 +293,7 @@ def attention_row(
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
-        q, k = head_norm(config, params["query_norm"], q), head_norm(config, params.get("key_norm", {}), k)
+        q, k = head_norm(config, params.get("query_norm", {}), q), head_norm(config, params.get("key_norm", {}), k)
     q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
     if config.attention.kind == "differential":
         v = paired_values(v)
