@@ -1,5 +1,5 @@
-"""nGPT as a whole against its paper: a forward pass in plain float64 numpy, written from the equations of
-Loshchilov et al. 2024 alone, and its gradients by finite differences.
+"""nGPT as a whole against its paper: a forward pass in plain float64 numpy, written from the equations
+of Loshchilov et al. 2024 alone, and its gradients by finite differences.
 """
 
 import jax
@@ -44,7 +44,7 @@ def rope(x):
 
 
 def attention(p, h):
-    """Eq. 12 to 18, for one row h [T, D]."""
+    """Section 2.3, for one row h [T, D]."""
     s_qk = p["s_qk"].reshape(H, K)
     heads = []
     for i in range(H):
@@ -58,13 +58,13 @@ def attention(p, h):
 
 
 def mlp(p, h):
-    """Eq. 19 to 22."""
+    """Section 2.4."""
     u, v = h @ p["up"] * p["s_u"], h @ p["gate"] * p["s_v"] * np.sqrt(D)
     return (u * v / (1 + np.exp(-v))) @ p["down"]
 
 
 def logits(params, tokens):
-    """Table 1, right, and eq. 3, from parameters by path; with the stored values of section 2.5."""
+    """Sections 2.1 and 2.2, from parameters by path; with the stored values of section 2.5."""
     root, layers = np.sqrt(D), []
     for n in range(LAYERS):
         own = {

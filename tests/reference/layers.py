@@ -173,7 +173,7 @@ def feed_forward(config, params, x, rows=None):
         y, taps = linear(params[name], x), params.get(f"{name}_convolution")
         y = y if taps is None else convolved_rows(config, "D", y, rows, taps)
         if f"{name}_scale" in params:
-            # Loshchilov et al. 2024, eq. 20 and 21; a layer without gates has v alone.
+            # Loshchilov et al. 2024, section 2.4; a layer without gates has v alone.
             y = y * params[f"{name}_scale"] * (1 if name == "up" and "gate" in params else np.sqrt(x.shape[-1]))
         return y
 
@@ -306,7 +306,7 @@ def attention_row(
                     heads[t, h, first:], places[t], frequencies, position.layout, factor
                 )
     if config.attention.qk_norm == "unit":
-        # Loshchilov et al. 2024, eq. 15 and 16; the vector of a key head is also that of its queries.
+        # Loshchilov et al. 2024, section 2.3; the vector of a key head is also that of its queries.
         s = np.sqrt(x.shape[1]) * params["dimension_scale"]["stored"].reshape(-1, K)
         q = np.stack([q[:, h] * s[h * len(s) // H] for h in range(H)], axis=1)
         k = np.stack([k[:, g] * s[g] for g in range(len(s))], axis=1)

@@ -95,7 +95,7 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         elif placement == "reordered":
             x = keep * x + r * normed(name, f(x))
         elif placement == "interpolated":
-            # Loshchilov et al. 2024, eq. 10 and 11, with the stored steps of section 2.5.
+            # Loshchilov et al. 2024, section 2.2, with the stored steps of section 2.5.
             step = config.norm.step_start * np.sqrt(x.shape[-1]) * np.abs(params[f"{name}_step"])
             x = normed(name, x + step * (normed(f"{name}_output", f(x)) - x))
         else:
@@ -173,7 +173,7 @@ def head(config, params, hidden, rows=None):
     hidden = hidden * config.head.multiplier
     scores = hidden @ (params["embedding"] if config.tie_embeddings else own["weights"]).T
     if config.head.logit_scale:
-        # Loshchilov et al. 2024, eq. 3.
+        # Loshchilov et al. 2024, section 2.1.
         scores = scores * np.sqrt(config.dim) * own["logit_scale"]
     scores = scores + own.get("bias", 0.0)
     return config.head.softcap * np.tanh(scores / config.head.softcap) if config.head.softcap else scores

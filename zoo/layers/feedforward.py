@@ -99,8 +99,8 @@ class FeedForward(nnx.Module):
         is one, and times the learned factors of `ffn.hidden_scale`.
 
         The projection p that the activation reads becomes s p sqrt(D), the other one of a gated kind
-        s p, with a learned vector s [F] each, 1 at first (Loshchilov et al. 2024, arXiv:2410.01131, eq.
-        20 and 21). Units of columns of length 1 and a token of length 1 are about 1 / sqrt(D), where an
+        s p, with a learned vector s [F] each, 1 at first (Loshchilov et al. 2024, arXiv:2410.01131,
+        section 2.4). The product of a token and a column of length 1 is about 1 / sqrt(D), where an
         activation is nearly linear.
         """
         y, scale = self._unscaled(name, x, context), getattr(self, f"{name}_scale")

@@ -13,9 +13,9 @@ from zoo.layers.parameter import constant, parameter
 
 class InterpolatedBlock(Block):
     """x = Norm(x + a * (Norm(f(x)) - x)), with a learned vector a >= 0 [D] of each sublayer, which is
-    `norm.step_start` at first (Loshchilov et al. 2024, arXiv:2410.01131, eq. 10 and 11).
+    `norm.step_start` at first (Loshchilov et al. 2024, arXiv:2410.01131, section 2.2).
 
-    With a = 0 the block is the identity on normalised x, with a = 1 only the sublayer's output remains.
+    With a = 0 a normalised x stays as it is, with a = 1 only the sublayer's output remains.
     What is stored is w, with a = |w| sqrt(D) `norm.step_start`, and w is 1 / sqrt(D) at first. A step
     of Adam has the size of the rate whatever the gradient is, so it moves a by sqrt(D)
     `norm.step_start` times the rate (section 2.5). The absolute value is that of the authors' code.

@@ -55,7 +55,7 @@ class Head(nnx.Module):
     as large as an embedding.
 
     With `head.logit_scale` the logit h W_v^T of token v is multiplied by a learned number z_v, 1 at
-    first, which is stored as z_v / sqrt(D) (Loshchilov et al. 2024, arXiv:2410.01131, eq. 3 and section
+    first, which is stored as z_v / sqrt(D) (Loshchilov et al. 2024, arXiv:2410.01131, sections 2.1 and
     2.5); here it multiplies the row W_v.
 
     Args:

@@ -64,8 +64,8 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
         name: values_in(f"{GROUPS}.{name}", flat)["optimizer.kind"] for name in names
     }
     if zero := [
-        f"optimizer.kind=muonh keeps the norm of the initial values, and those of {path} are 0; give it another kind in "
-        "a group of its own"
+        f"optimizer.kind=muonh keeps the norm of the initial values, and those of {path} are 0; give it another kind "
+        "in a group of its own"
         for path in _zeros(module)
         if kinds[labels[path]] == "muonh" and hidden[path]
     ]:

@@ -12,14 +12,7 @@ from jaxtyping import Array, Int
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.models.functional import (
-    Params,
-    initialise,
-    initialise_statistics,
-    logical_axes,
-    parameter_traits,
-    split,
-)
+from zoo.models.functional import Params, initialise, initialise_statistics, logical_axes, parameter_traits, split
 from zoo.training.accumulation import accumulation_parts
 from zoo.training.mesh import data_parallel_size, parameter_shardings, replicated_sharding
 from zoo.training.optimization.constraint import UNIT_NORM, on_unit_spheres

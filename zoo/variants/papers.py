@@ -145,6 +145,11 @@ PAPERS = (
     Paper("Liu et al. 2021", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
     Paper("Liu et al. 2022", "Swin Transformer V2: Scaling Up Capacity and Resolution", "arXiv:2111.09883"),
     Paper(
+        "Loshchilov et al. 2024",
+        "nGPT: Normalized Transformer with Representation Learning on the Hypersphere",
+        "arXiv:2410.01131",
+    ),
+    Paper(
         "Maas et al. 2013",
         "Rectifier Nonlinearities Improve Neural Network Acoustic Models",
         "https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf",

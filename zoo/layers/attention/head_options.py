@@ -91,13 +91,12 @@ class UnitHeadNorm(nnx.Module):
 
 
 class DimensionScale(nnx.Module):
-    """q_h = s_g * q_h / |q_h| and k_g = s_g * k_g / |k_g| after rotation, with one learned vector s_g [K]
-    for a key head and the queries that read it, 1 at first (Loshchilov et al. 2024, arXiv:2410.01131,
-    eq. 15 and 16).
+    """q_h = s_g * q_h / |q_h| and k_g = s_g * k_g / |k_g| after rotation, with one learned vector s_g
+    [K] for a key head and the queries that read it, 1 at first (Loshchilov et al. 2024,
+    arXiv:2410.01131, section 2.3).
 
-    With as many key heads as heads, these are the paper's; it has no shared key heads. What is stored
-    is w = s / sqrt(D), because a step of Adam has the size of the rate whatever the gradient is
-    (section 2.5).
+    The paper has a key head for each query head. What is stored is w = s / sqrt(D): a step of Adam has
+    the size of the rate whatever the gradient is, so it moves s by sqrt(D) times the rate (section 2.5).
     """
 
     def __init__(self, config: ResolvedConfig, keys: int):

@@ -147,7 +147,7 @@ class Attention(TokenMixer):
         return self._of_scale(q), self._of_scale(k)
 
     def _of_scale(self, x: Float[Array, "B T N K"]) -> Float[Array, "B T N K"]:
-        """Returns rotated queries or keys, with `attention.qk_norm=unit` times their learned factors."""
+        """Returns rotated queries or keys, times the factors that `attention.qk_norm=unit` learns."""
         return x if self.dimension_scale is None else self.dimension_scale(x)
 
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:

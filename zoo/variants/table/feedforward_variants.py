@@ -47,6 +47,33 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         details=("Switched off: the biases of all matrices of the feed-forward layer.",),
     ),
     Variant(
+        "hidden-scale",
+        "feed-forward layer",
+        {"model.ffn.hidden_scale": True},
+        source="zoo.layers.feedforward:FeedForward",
+        needs={"model.ffn.kind": "swiglu"},
+        equation=(
+            "y = (s_u u * silu(s_v v sqrt(D))) W_down, u = x W_up, v = x W_gate, with learned vectors s_u and s_v [F], "
+            "1 at first. A layer without gates has v alone."
+        ),
+        paper="Loshchilov et al. 2024, section 2.4 (nGPT)",
+        details=(
+            "sqrt(D) makes v about 1 where x and the columns of W_gate have length 1, as in [nGPT](#ngpt). With "
+            "another norm it makes v sqrt(D) times larger than without.",
+        ),
+    ),
+    Variant(
+        "logit-scale",
+        "embedding and head",
+        {"model.head.logit_scale": True},
+        source="zoo.models.head:Head",
+        equation=(
+            "logits = z * (h W^T), with the output matrix W and a learned number z of each token id, 1 at first and "
+            "stored as z / sqrt(D)."
+        ),
+        paper="Loshchilov et al. 2024, sections 2.1 and 2.5 (nGPT)",
+    ),
+    Variant(
         "scaled-embedding",
         "embedding and head",
         {"model.embedding.scale": "sqrt_dim"},

@@ -21,6 +21,16 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         source="zoo.layers.attention.head_options:CosineNorm",
     ),
     Variant(
+        "unit-heads",
+        "attention",
+        {"model.attention.qk_norm": "unit"},
+        source="zoo.layers.attention.head_options:DimensionScale",
+        details=(
+            "Scores are multiplied by sqrt(K) (`attention.scale`), as products of random vectors of length 1 are "
+            "about 1 / sqrt(K). It is the attention of [nGPT](#ngpt).",
+        ),
+    ),
+    Variant(
         "output-norm",
         "attention",
         {"model.attention.output_norm": True},

@@ -61,6 +61,53 @@ NORM_VARIANTS: tuple[Variant, ...] = (
         published=(_SIMPLE_RESULT,),
     ),
     Variant(
+        "ngpt",
+        "placement",
+        {
+            "model.norm.placement": "interpolated",
+            "model.norm.kind": "unit",
+            "model.norm.scale": False,
+            "model.attention.qk_norm": "unit",
+            "model.ffn.hidden_scale": True,
+            "model.head.logit_scale": True,
+            "optimizer.constraint": "unit_norm",
+        },
+        needs={
+            "model.position.kind": "rope",
+            "model.ffn.kind": "swiglu",
+            "model.attention.bias": False,
+            "model.ffn.bias": False,
+            "model.tie_embeddings": False,
+        },
+        source="zoo.layers.interpolated_residual:InterpolatedBlock",
+        equation=(
+            "h = N(h + a_A (N(Attention(h)) - h)), then h = N(h + a_M (N(FFN(h)) - h)), with N(x) = x / |x|. Scores "
+            "are sqrt(K) (s N(q)) . (s N(k)), hidden units (s_u u) SiLU(s_v v sqrt(D)), logits s_z (E_out h). The "
+            "vectors [D] of all matrices have length 1 after every update."
+        ),
+        paper="Loshchilov et al. 2024",
+        details=(
+            "The seven fields are independent, and each has a page or a line in `zoo describe`. The paper trains with "
+            "Adam, without weight decay and without warm-up (`optimizer.weight_decay=0 schedule.warmup_steps=0`), "
+            "and draws initial values with the standard deviation 1 / sqrt(D) (`model.init.std`), of which only the "
+            "directions are left.",
+            "`optimizer.constraint` divides W_q, W_k, W_v, W_up and W_gate by the lengths of their columns, W_o and "
+            "W_down by those of their rows, and tables by those of their rows, at the start and after every update, as "
+            "the authors' code does. Of other kinds of layers it takes every matrix with a dimension of the model's "
+            "width, the table of learned positions too; biases stay free.",
+            "Where this differs from the authors' code: heads are normalised before RoPE instead of after it, which "
+            "is the same as long as RoPE keeps lengths; h is not normalised once more before a step; u has no factor "
+            "sqrt(D), as in the paper, which N(FFN(h)) does not see; matrices are float32. Key heads that several "
+            "queries share have one s for all of them; OLMo-core learns one for queries and one for keys.",
+        ),
+        published=(
+            "Loshchilov et al. 2024, 0.5B and 1B parameters, OpenWebText: the loss of a GPT with pre-norm is reached "
+            "in 4 times fewer updates with rows of 1,024 tokens, and up to 20 times fewer with 8,192; an update takes "
+            "longer.",
+        ),
+        synonyms=("normalized-transformer", "normalised-transformer", "hypersphere"),
+    ),
+    Variant(
         "zero-outputs",
         "placement",
         {"model.init.zero_outputs": True},
