@@ -4,7 +4,8 @@ from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
 STREAMS, DEPTH = "zoo/layers/residual_streams.py", "zoo/layers/depth_connections.py"
-DUAL = "zoo/layers/dual_residual.py"
+DUAL, INTERPOLATED = "zoo/layers/dual_residual.py", "zoo/layers/interpolated_residual.py"
+NGPT_TESTS = ("tests/models/test_ngpt.py",)
 ROPE, RELATIVE, KERNELS = (
     "zoo/layers/position/rope.py",
     "zoo/layers/position/relative.py",
@@ -62,6 +63,34 @@ MUTANTS = (
         "x[:, :, 0] + super().hidden_states(x, norm, config, context)",
         "super().hidden_states(x, norm, config, context)",
         BLOCK_TESTS,
+    ),
+    Mutant(
+        "nGPT: the sublayer's output is not normalised",
+        INTERPOLATED,
+        "output_norm(f(x), context)",
+        "f(x)",
+        (*BLOCK_TESTS, *NGPT_TESTS),
+    ),
+    Mutant(
+        "nGPT: steps are stored as they are applied",
+        INTERPOLATED,
+        "self.factor = config.norm.step_start / stored",
+        "self.factor = 1.0",
+        (*BLOCK_TESTS, *NGPT_TESTS),
+    ),
+    Mutant(
+        "nGPT: keys are not multiplied by their factors",
+        "zoo/layers/attention/projections.py",
+        "return self._of_scale(q), self._of_scale(k)",
+        "return self._of_scale(q), k",
+        NGPT_TESTS,
+    ),
+    Mutant(
+        "nGPT: the linear units get the factor sqrt(D)",
+        "zoo/layers/feedforward.py",
+        "if name == self.activates else 1.0",
+        "if name != self.activates else 1.0",
+        (*NGPT_TESTS, "tests/layers/test_feedforward.py"),
     ),
     Mutant(
         "hyper-connections: streams are not mixed",

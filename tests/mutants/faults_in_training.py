@@ -13,8 +13,30 @@ OPTIMIZER_TESTS, MESH_TESTS = (
 )
 CHECKPOINT_TESTS = ("tests/training/checkpoints/test_checkpoint.py",)
 POPULATION_TESTS = ("tests/training/test_population.py",)
+CONSTRAINT_TESTS = ("tests/training/optimization/test_constraint.py",)
 
 MUTANTS = (
+    Mutant(
+        "unit norm: not at the start",
+        "zoo/training/state.py",
+        "params, stats = constrained(config, model, initialise(model, seed)), initialise_statistics(model, seed)",
+        "params, stats = initialise(model, seed), initialise_statistics(model, seed)",
+        CONSTRAINT_TESTS,
+    ),
+    Mutant(
+        "unit norm: along the other dimension",
+        "zoo/training/optimization/constraint.py",
+        "unit_vectors(leaf, axis)",
+        "unit_vectors(leaf, -3 - axis)",
+        CONSTRAINT_TESTS,
+    ),
+    Mutant(
+        "unit norm: not after updates",
+        OPTIMIZER,
+        'steps.append(("constraint", unit_norm(traits)))',
+        "pass",
+        CONSTRAINT_TESTS,
+    ),
     Mutant("loop: a stop does not save", LOOP, "if save or stop.requested:", "if save:", RUN_TESTS),
     Mutant(
         "resume: the token count is reset",

@@ -95,8 +95,9 @@ class DimensionScale(nnx.Module):
     [K] for a key head and the queries that read it, 1 at first (Loshchilov et al. 2024,
     arXiv:2410.01131, section 2.3).
 
-    The paper has a key head for each query head. What is stored is w = s / sqrt(D): a step of Adam has
-    the size of the rate whatever the gradient is, so it moves s by sqrt(D) times the rate (section 2.5).
+    The paper has a key head for each query head. What is stored is w = s / sqrt(D): a step of Adam
+    has the size of the rate whatever the gradient is, so it moves s by sqrt(D) times the rate (section
+    2.5).
     """
 
     def __init__(self, config: ResolvedConfig, keys: int):

@@ -68,8 +68,8 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         {"model.head.logit_scale": True},
         source="zoo.models.head:Head",
         equation=(
-            "logits = z * (h W^T), with the output matrix W and a learned number z of each token id, 1 at first and "
-            "stored as z / sqrt(D)."
+            "logits = z * (h W^T), W the output matrix and z a learned number of each token id, 1 at first and stored "
+            "as z / sqrt(D)."
         ),
         paper="Loshchilov et al. 2024, sections 2.1 and 2.5 (nGPT)",
     ),
