@@ -227,11 +227,28 @@ from zoo import config as configs
         ),
         ({"model.norm.placement": "x0_shortcut", "model.residual": False}, ["x0_shortcut", "model.residual=true"]),
         ({"model.norm.placement": "layerscale", "model.residual": False}, ["layerscale", "model.residual=true"]),
+        ({"model.norm.placement": "interpolated", "model.residual": False}, ["interpolated", "model.residual=true"]),
+        (
+            {"model.norm.placement": "interpolated", "model.residual_multiplier": 0.5},
+            ["model.residual_multiplier=0.5 has no effect", "interpolated", "model.norm.step_start"],
+        ),
+        *(
+            (fields | {"model.parametrization": "mup", "model.base_dim": 8}, ["mup has no rule for", *fields, "leave it"])
+            for fields in (
+                {"model.norm.placement": "interpolated"},
+                {"model.norm.kind": "unit"},
+                {"model.attention.qk_norm": "unit"},
+                {"model.ffn.hidden_scale": True},
+                {"model.head.logit_scale": True},
+                {"optimizer.constraint": "unit_norm"},
+            )
+        ),
         *(
             ({"model.init.zero_outputs": True} | fields, ["model.init.zero_outputs", *words])
             for fields, words in (
                 ({"model.norm.placement": "sandwich"}, ["sandwich", "set it to false"]),
                 ({"model.norm.placement": "reordered"}, ["reordered", "set it to false"]),
+                ({"model.norm.placement": "interpolated"}, ["interpolated", "set it to false"]),
                 ({"model.norm.placement": "deepnorm"}, ["deepnorm", "own initial values"]),
                 ({"model.norm.placement": "layerscale", "model.norm.layerscale_start": 0.0}, ["ever learn"]),
                 ({"model.init.scale_residual": True}, ["model.init.scale_residual=true has no effect"]),

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.field import as_given
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OPTIMIZER_KINDS
 from zoo.config.scopes import is_group, scoped
@@ -43,7 +42,7 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
     for path, values in SPHERES.items():
         found = {flat[path], *(changes.get(path, flat[path]) for changes in scopes.values())}
         for value in values & found:
-            yield f"{shown} has no rule for vectors of length 1: {path}={as_given(value)} makes them; leave it out"
+            yield f"{shown} has no rule for {path}={str(value).lower()} of nGPT; leave it out"
     if width := flat["model.embedding.dim"]:
         yield f"{shown} has no rule for the dense layer of model.embedding.dim={width}; leave it at 0"
     if flat["objective.kind"] in TASKS:
