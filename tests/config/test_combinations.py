@@ -233,7 +233,10 @@ from zoo import config as configs
             ["model.residual_multiplier=0.5 has no effect", "interpolated", "model.norm.step_start"],
         ),
         *(
-            (fields | {"model.parametrization": "mup", "model.base_dim": 8}, ["mup has no rule for", *fields, "leave it"])
+            (
+                fields | {"model.parametrization": "mup", "model.base_dim": 8},
+                ["mup has no rule for", *fields, "leave it"],
+            )
             for fields in (
                 {"model.norm.placement": "interpolated"},
                 {"model.norm.kind": "unit"},
