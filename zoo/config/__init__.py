@@ -52,7 +52,7 @@ from zoo.config.scopes import (
     side,
     unknown_field,
 )
-from zoo.config.shared_layers import stored_layers
+from zoo.config.shared_layers import Loop, evaluated_layers, loop_of, stored_layers
 from zoo.config.shipped import CONFIGS, EXPERIMENTS, locate, shipped_folder, shipped_names, split_spec
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "ROLES",
     "Field",
     "InvalidCombination",
+    "Loop",
     "ResolvedConfig",
     "batch_key",
     "by_role",
@@ -83,6 +84,7 @@ __all__ = [
     "difference",
     "distilled",
     "embedding_config",
+    "evaluated_layers",
     "field_at",
     "finetuned",
     "from_flat",
@@ -97,6 +99,7 @@ __all__ = [
     "load",
     "load_with_plugins",
     "locate",
+    "loop_of",
     "loss_weight_path",
     "override",
     "override_fields",

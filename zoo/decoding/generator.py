@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
-from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.config import ResolvedConfig, evaluated_layers, layer_kind, side
 from zoo.decoding.beam_search import search
 from zoo.decoding.decode_loop import prefill, sample
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
@@ -209,7 +209,7 @@ class Generator:
         if len(stop) != size:
             raise ConfigError(f"the table of stops is for {len(stop)} token ids, and {size} may be chosen")
         decoder = IncrementalDecoder(
-            self.graph, self.has_encoder, self.config.num_layers, slots, size, cache, self.bidirectional_prompt
+            self.graph, self.has_encoder, evaluated_layers(self.config), slots, size, cache, self.bidirectional_prompt
         )
         return decoder, StoppingCriteria(stop, np.int32(max_new_tokens)), prompts, sources
 

@@ -16,6 +16,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from zoo.config import evaluated_layers
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.decoding.decode_loop import prefill
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, State, UnstackedWeights, select_rows
@@ -189,7 +190,7 @@ class ContinuationScorer:
         cached = generator.why_uncacheable() is None
         needed = int(contexts.lengths.max()) + longest
         decoder = IncrementalDecoder(
-            generator.graph, generator.has_encoder, generator.config.num_layers,
+            generator.graph, generator.has_encoder, evaluated_layers(generator.config),
             padded_length(needed, None if cached else generator.max_positions), generator.config.vocab_size, cached,
             generator.bidirectional_prompt,
         )  # fmt: skip

@@ -105,6 +105,8 @@ class ForwardMode:
     Attributes:
         dropout_key: key of this forward pass, or None when nothing is dropped.
         training: norms use and update the statistics of the batch; otherwise the running ones.
+        loops: number of loops over the layers, where it is drawn for this update
+            (`zoo.models.loop_draws`); None where it is that of the config. Read in training alone.
         no_padding: static. True promises that no key of any row is padding, so that positions need
             not be computed per row. False promises nothing.
         record: dict that collects the sums of `zoo.layers.activation_record`; None (the default)
@@ -118,6 +120,7 @@ class ForwardMode:
 
     dropout_key: DropoutKey | None = None
     training: bool = False
+    loops: Int[Array, ""] | None = None
     no_padding: bool = False
     record: dict[str, Any] | None = None
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
@@ -151,7 +154,8 @@ class Context(ForwardMode):
         layer_index: number of the layer within its stack, from 0; None outside of layers. An int
             where layers are unrolled, a traced int32 where they are scanned or recomputed, so that
             what depends on it is computed by `jax.numpy`.
-        depth: static; number of layers of the stack, on each side of an encoder-decoder its own.
+        depth: number of layers of the stack, on each side of an encoder-decoder its own; static but
+            where the number of loops is drawn.
         scope: static; path of the part of the model that the layers belong to, whose overrides of
             fields hold for them (`zoo.config.scopes`).
         embedding: what enters the stack that the layer belongs to, for all of its tokens, also
@@ -179,7 +183,7 @@ class Context(ForwardMode):
     cache: Cache | None = None
     record_arrays: bool = False
     layer_index: int | Int[Array, ""] | None = None
-    depth: int | None = None
+    depth: int | Int[Array, ""] | None = None
     scope: str = "model"
     embedding: Float[Array, "N L D"] | None = None
     tokens: Int[Array, "N L"] | None = None

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from flax import nnx
 
-from zoo.config import AUTO, ResolvedConfig, generator_config, layer_kind, side, stored_layers, teacher_config
+from zoo.config import (
+    AUTO,
+    ResolvedConfig,
+    evaluated_layers,
+    generator_config,
+    layer_kind,
+    side,
+    stored_layers,
+    teacher_config,
+)
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS, PLACEMENT_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
@@ -104,8 +113,9 @@ def _share_of_experts(path: str, model: ResolvedConfig) -> float:
     return experts.per_token / experts.number
 
 
-def _layers_that_use(stack: str, model: ResolvedConfig) -> int:
-    """Returns how many layers of a stack apply the same matrix (`layers.distinct`).
+def _layers_that_use(stack: str, model: ResolvedConfig) -> float:
+    """Returns how many layers of a stack apply the same matrix (`layers.distinct`), on average over
+    the stored layers and, where loops are drawn, over their number.
 
     Args:
         stack: path of the model that the stack is part of: "encoder/", "decoder/", "generator/", or
@@ -116,7 +126,7 @@ def _layers_that_use(stack: str, model: ResolvedConfig) -> int:
         return 1
     own = side(model, stack.rstrip("/")) if stack in ("encoder/", "decoder/") else model
     own = generator_config(model) if stack == "generator/" else own
-    return own.num_layers // len(stored_layers(own))
+    return own.num_layers / len(stored_layers(own))
 
 
 @dataclass(frozen=True)
@@ -212,7 +222,7 @@ def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
         tokens: number of tokens that were read.
     """
     pattern, total = tuple(model.layers.pattern), 0
-    for index in range(model.num_layers):
+    for index in range(evaluated_layers(model)):
         layer = layer_kind(model, pattern[index % len(pattern)]) if pattern else model
         kept = min(tokens, layer.attention.window or tokens)
         total += ATTENTION_KINDS.code_of(layer.attention.kind).cached_numbers(layer) * kept
@@ -227,7 +237,7 @@ def state_bytes(model: ResolvedConfig) -> int:
         model: the config below `model`, as the decoder sees it.
     """
     pattern = tuple(model.layers.pattern) or ("",)
-    layers = (pattern[index % len(pattern)] for index in range(model.num_layers))
+    layers = (pattern[index % len(pattern)] for index in range(evaluated_layers(model)))
     kinds = (layer_kind(model, name) if name else model for name in layers)
     return sum(ATTENTION_KINDS.code_of(kind.attention.kind).state_bytes(kind) for kind in kinds)
 

@@ -21,6 +21,7 @@ from zoo.layers.norm import Norm
 from zoo.layers.parameter import Statistic
 from zoo.layers.placement import make_block
 from zoo.models.functional import split, stack, statistics_of
+from zoo.models.looped_layers import Turns, scan_turns, turns_of
 
 
 def keep_products(primitive: Any, *_: Any, **parameters: Any) -> bool:
@@ -55,6 +56,12 @@ class Stack(nnx.Module):
     over its applications. Each application is a layer of its own in all else: its index, dropout,
     cache and record. Statistics are those of the last one, and counts the sum over all.
 
+    With `layers.sharing=cycle` the stored layers are a prelude of P, R that are looped over, and a coda
+    of C: x = coda(core(... core(prelude(x)))). With `layers.reinjection` each turn after the first
+    reads x + e, e the output of the prelude (Yang et al. 2024, arXiv:2311.12424, section 4). The number
+    of turns is that of the config, in training perhaps drawn (`Context.loops`), and in evaluation
+    perhaps another. Where it is drawn the turns are scanned, and those that are left out are skipped.
+
     Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
     stream or several. The norm after the last layer is given, because `Block.hidden_states` says what
     it reads.
@@ -72,9 +79,10 @@ class Stack(nnx.Module):
         self.pattern = pattern or ("",)
         self.kinds = tuple(self.pattern[layer % len(self.pattern)] for layer in range(depth))
         self.uses = 1
+        self.loops = config.layers.sharing == "cycle"
         if not pattern:
             stored = stored_layers(config)
-            self.uses = depth // len(stored)
+            self.uses = 1 if self.loops else depth // len(stored)
             self.layers = stack(make_block(config, cross, sides), stored)
             return
         self.layers = Kinds()
@@ -109,7 +117,9 @@ class Stack(nnx.Module):
         graphs = {name: graph for name, (graph, *_) in parts.items()}
         state = {name: values for name, (_, *values) in parts.items()}
 
-        context = replace(context, depth=len(self.kinds), embedding=x)
+        turns = turns_of(self.config, context) if self.loops else None
+        depth = len(self.kinds) if turns is None else turns.depth
+        context = replace(context, depth=depth, embedding=x)
         recording, collecting, publishing = context.record is not None, context.losses is not None, self._publishes()
         if recording:
             context.record["embedding"] = squares(x, context)
@@ -149,18 +159,24 @@ class Stack(nnx.Module):
         new: dict[str, list] = {name: [] for name in graphs}
         published, start = None, 0
         x = context.shard_rows(self.placement.expand(x, self.config))
+        entered = x
         if publishing:
-            x, published = self._unroll(x, layers, state, range(1), None, new)
+            x, published = self._unroll(x, layers, state, [(0, 0)], None, new)
             start = 1
         period = len(self.pattern)
         scannable = self.scan and context.cache is None and not (publishing and self.uses > 1)
+        if turns is not None:
+            x = self._looped(x, entered, layers, state, turns, published, new, scannable)
+            self._write_back(new, context, turns)
+            return self.placement.hidden_states(x, final_norm, self.config, context)
         periods = (len(self.kinds) - start) // period if scannable else 0
         if periods:
             scan = self._scan_shared if self.uses > 1 else partial(self._scan, start=start, periods=periods)
             x, scanned = scan(x, layers, state, published=published)
             for name, stats in scanned.items():
                 new[name].append(stats)
-        x, _ = self._unroll(x, layers, state, range(start + periods * period, len(self.kinds)), published, new)
+        rest = [(index, self._place(index)) for index in range(start + periods * period, len(self.kinds))]
+        x, _ = self._unroll(x, layers, state, rest, published, new)
         self._write_back(new, context)
         return self.placement.hidden_states(x, final_norm, self.config, context)
 
@@ -204,16 +220,62 @@ class Stack(nnx.Module):
         x, stats = jax.lax.scan(one_stored, x, (jnp.arange(len(self.kinds) // self.uses), state[name]))
         return x, {name: _merged(stats)}
 
-    def _unroll(self, x, layers, state, indices, published, new):
-        """Runs a range of layers one at a time. Returns the tokens after them, and what the stack's
-        first layer published if it is among them.
+    def _looped(self, x, entered, layers, state, turns, published, new, scannable):
+        """Runs all layers of a stack with a loop; `entered` is what entered the stack, and its first
+        layer has run already if it published something.
+        """
+        start, first, P = 0 if published is None else 1, 0, turns.loop.prelude
+
+        def unroll(x, applied):
+            return self._unroll(x, layers, state, applied, published, new)[0]
+
+        x = unroll(x, [(index, index) for index in range(start, P)])
+        entered = x if start <= P else entered
+        if start > P:
+            x, first = unroll(x, turns.within(0)[1:]), 1
+        if scannable or turns.drawn is not None:
+            x, stats = self._scan_turns(x, entered, layers[""], state[""], turns, published, first)
+            new[""].append(_merged(stats))
+        else:
+            for turn in range(first, turns.loop.loops):
+                x = unroll(x + entered if turn and self.config.layers.reinjection else x, turns.within(turn))
+        return unroll(x, turns.coda)
+
+    def _scan_turns(self, x, entered, layer, values, turns, published, first):
+        """Runs turns of the loop from `first` on as one loop, around a loop over the layers of each if
+        layers are scanned.
+        """
+        P, R = turns.loop.prelude, turns.loop.looped
+        looped = jax.tree.map(lambda leaf: leaf[P : P + R], values)
+
+        def one_turn(x, turn):
+            def one_layer(x, inputs):
+                offset, own = inputs
+                x, after, _ = layer(x, own, P + turn * R + offset, published)
+                return x, after
+
+            if self.config.layers.reinjection:
+                x = jnp.where(turn > 0, x + entered, x)
+            if self.scan:
+                return jax.lax.scan(one_layer, x, (jnp.arange(R), looped))
+            after = []
+            for inputs in enumerate(_unstacked(looped)):
+                x, own = one_layer(x, inputs)
+                after.append(own)
+            return x, _stacked(after)
+
+        return scan_turns(x, one_turn, turns, first, looped[1])
+
+    def _unroll(self, x, layers, state, applied, published, new):
+        """Runs some layers one at a time, each given as its index and the place of its weights. Returns
+        the tokens after them, and what the stack's first layer published if it is among them.
         """
         slices = {name: _unstacked(values) for name, values in state.items()}
         after: dict[str, list] = {name: [] for name in state}
         kept = published
-        for index in indices:
-            name = self.kinds[index]
-            values = slices[name][self._place(index)]
+        for index, place in applied:
+            name = "" if self.loops else self.kinds[index]
+            values = slices[name][place]
             x, stats, kept = layers[name](x, values, index, published)
             after[name].append(stats)
         for name, each in after.items():
@@ -221,7 +283,7 @@ class Stack(nnx.Module):
                 new[name].append(_stacked(each))
         return x, kept
 
-    def _write_back(self, new, context):
+    def _write_back(self, new, context, turns=None):
         """Writes the layers' statistics back, stacked, and their records by layer; adds up the
         terms of the loss.
         """
@@ -230,10 +292,11 @@ class Stack(nnx.Module):
             for place, values in (losses or {}).items():
                 context.losses[place] = context.losses.get(place, 0.0) + values.sum()
             if context.record is not None:
-                for index_in_stack, layer in enumerate(self._layers_of_kind(name)):
+                layers = self._layers_of_kind(name) if turns is None else range(turns.depth)
+                for index_in_stack, layer in enumerate(layers):
                     context.record[f"layer {layer}"] = jax.tree.map(lambda leaf, i=index_in_stack: leaf[i], records)
             if stats:
-                nnx.update(block, nnx.from_flat_state(_with_values(block, stats, self.uses)))
+                nnx.update(block, nnx.from_flat_state(_with_values(block, stats, self.uses, turns)))
 
 
 def _stacked(trees: list) -> Any:
@@ -252,14 +315,18 @@ def _unstacked(values) -> list:
     return [jax.tree.unflatten(structure, layer) for layer in zip(*(jnp.unstack(leaf) for leaf in leaves), strict=True)]
 
 
-def _with_values(block: nnx.Module, stats, uses: int) -> Iterator[tuple[tuple, nnx.Variable]]:
+def _with_values(block: nnx.Module, stats, uses: int, turns: Turns | None) -> Iterator[tuple[tuple, nnx.Variable]]:
     """Yields the statistics of stored layers, from those after each of their uses."""
     for path, variable in nnx.state(block, Statistic).flat_state():
         value = stats
         for name in path:
             value = value[name]
+        adds = bool(variable.get_metadata("adds"))
+        if turns is not None:
+            yield path, variable.replace(turns.last_uses(value, variable.get_value(), adds))
+            continue
         last = value[uses - 1 :: uses]
-        if uses > 1 and variable.get_metadata("adds"):
+        if uses > 1 and adds:
             # Every use begins with the same counts.
             before = variable.get_value()
             last = value.reshape(-1, uses, *value.shape[1:]).sum(1) - (uses - 1) * before

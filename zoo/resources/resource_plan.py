@@ -328,7 +328,8 @@ def measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     period = max(1, len(config.model.layers.pattern), config.model.layers.distinct)
     depth = config.model.num_layers
     sides = config.model.architecture == "encoder_decoder"
-    if config.model.scan_layers or sides or depth <= 4 * period or depth % period:
+    looped = config.model.layers.sharing == "cycle"
+    if config.model.scan_layers or sides or looped or depth <= 4 * period or depth % period:
         return _measure(config, devices)
     few, more = (_measure(_with_depth(config, turns * period), devices) for turns in (2, 3))
     scale = depth / period - 2

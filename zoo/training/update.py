@@ -16,10 +16,11 @@ from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
 from zoo.layers.platform import ROWS_FROM, Platform
 from zoo.models.functional import Params, adds, balanced, logical_axes, parameter_traits, refresh, split
+from zoo.models.loop_draws import draw_loops
 from zoo.models.parameter_groups import group_labels
 from zoo.nested import flatten
 from zoo.objectives import Objective
-from zoo.objectives.objective import ForwardMode, sum_of_means
+from zoo.objectives.objective import ForwardMode, step_key, sum_of_means
 from zoo.training.accumulation import accumulate_gradients, accumulation_parts, data_groups
 from zoo.training.dynamics import UpdateStatistics, update_statistics
 from zoo.training.freezing import mask_updates, stop_gradient_where_frozen, trainable_mask
@@ -131,6 +132,7 @@ class UpdateStep:
         groups = data_groups(mesh, parts, self._config, logical_axes(self._model), adds(self._model))
         mode = ForwardMode(
             training=True,
+            loops=draw_loops(self._config.model, step_key(seed, step, "model/loops")),
             sharding=sharding if groups is None else groups.sharding,
             platform=None if mesh is None else Platform.of(mesh, self._rows_from),
         )

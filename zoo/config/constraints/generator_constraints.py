@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.constraints.layer_constraints import check_layers
+from zoo.config.constraints.sharing_constraints import sharing_problem
 from zoo.config.fields import BY_PATH
 from zoo.config.generators import FRACTION, LAYERS, OF_GENERATORS, generator_fields
 from zoo.config.kinds import OBJECTIVE_KINDS
@@ -27,8 +28,8 @@ def check_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             if flat[path] != BY_PATH[path].default
         )
         return
-    if (distinct := flat["model.layers.distinct"]) and flat[LAYERS] % distinct:
-        yield f"model.layers.distinct={distinct} does not divide {LAYERS}={flat[LAYERS]}"
+    if flat["model.layers.distinct"] and (line := sharing_problem(flat, flat[LAYERS], LAYERS)):
+        yield line
     for changes in ({}, *scopes.values()):
         seen = flat | changes
         own = set(check_layers(seen, "encoder"))

@@ -5,11 +5,10 @@ from typing import Any
 
 from zoo.config.field import as_given
 from zoo.config.fields import EMBEDDED_POSITIONS
-from zoo.config.kinds import ATTENTION_KINDS, NORM_KINDS
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
 
-DEPTH, NORM = "model.num_layers", "model.norm.kind"
 
 
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -27,7 +26,6 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
             "model.layers.pattern is not for model.architecture=encoder_decoder; set fields of each side under "
             "model.encoder and model.decoder"
         )
-    yield from _check_distinct(flat, scopes)
     for name in sorted(set(pattern) - defined):
         yield (
             f"model.layers.pattern names {shown(name)}, but no field of {KINDS}.{name} is set "
@@ -39,27 +37,6 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
         yield from _check_first_layer(flat, pattern, scopes)
     for name in sorted(defined):
         yield from _check_positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
-
-
-def _check_distinct(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yields the problems of layers that share their weights."""
-    distinct, pattern = flat["model.layers.distinct"], flat["model.layers.pattern"]
-    if not distinct:
-        return
-    shown_field = f"model.layers.distinct={distinct}"
-    if pattern:
-        yield (
-            f"{shown_field} shares weights among layers that are alike, and model.layers.pattern={','.join(pattern)} "
-            "has kinds of layers with weights of their own; leave one of them out"
-        )
-    two = flat["model.architecture"] == "encoder_decoder"
-    stacks = [scopes.get(scope, {}) for scope in SIDES] if two else [{}]
-    for kind in dict.fromkeys(changes.get(NORM, flat[NORM]) for changes in stacks):
-        if kind in NORM_KINDS.having("batch"):
-            yield f"{shown_field}: {NORM}={kind} keeps running statistics, which layers cannot share; use another norm"
-    for depth in dict.fromkeys(changes.get(DEPTH, flat[DEPTH]) for changes in stacks):
-        if depth % distinct:
-            yield f"{shown_field} does not divide {DEPTH}={depth}: every stored layer is applied equally often"
 
 
 def _check_first_layer(

@@ -56,9 +56,22 @@ def _check_training(flat: dict[str, Any]) -> Iterator[str]:
         )
     if trained != AUTO and trained > layers:
         yield f"training.trained_layers={trained}: there are {layers} layers; auto trains everything"
+    if flat["model.layers.sharing"] == "cycle":
+        yield from _check_trained_loop(flat)
+        return
     uses = layers // (flat["model.layers.distinct"] or layers)
     if trained != AUTO and uses and trained % uses:
         yield (
             f"training.trained_layers={trained}: {uses} consecutive layers have the same weights "
             f"(model.layers.distinct={flat['model.layers.distinct']}); use a multiple of {uses}"
+        )
+
+
+def _check_trained_loop(flat: dict[str, Any]) -> Iterator[str]:
+    """Yields a line if only some of the uses of looped layers would be trained."""
+    trained, coda = flat["training.trained_layers"], flat["model.layers.coda"]
+    if trained != AUTO and trained > coda:
+        yield (
+            f"training.trained_layers={trained}: the last layers but model.layers.coda={coda} have the weights of "
+            f"earlier ones (model.layers.sharing=cycle); use {coda} at most, or auto"
         )

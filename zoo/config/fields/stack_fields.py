@@ -2,6 +2,7 @@
 
 from zoo.config.field import AUTO, Field
 from zoo.config.fields.conditions import ENCODER, ENCODER_DECODER, TOKEN_OBJECTIVES
+from zoo.config.fields.loop_fields import LOOP_FIELDS
 from zoo.config.kinds import NORM_KINDS, PLACEMENT_KINDS
 
 STACK_FIELDS: tuple[Field, ...] = (
@@ -145,14 +146,7 @@ STACK_FIELDS: tuple[Field, ...] = (
         "kinds of layers, repeated over the depth, e.g. local,local,global; empty: all layers are alike",
         items=str,
     ),
-    Field(
-        "model.layers.distinct",
-        0,
-        int,
-        "n, number of layers with weights of their own, each applied L / n times in a row (ALBERT: 1); 0: all L",
-        minimum=0,
-        added=True,
-    ),
+    *LOOP_FIELDS,
     Field(
         "model.embedding.dim",
         0,

@@ -178,7 +178,8 @@ class LightningAttention(GatedLinearRecurrence):
         del k
         H, index = self.config.num_heads, 0 if context.layer_index is None else context.layer_index
         slopes = 2.0 ** (-8 / H * jnp.arange(1, H + 1, dtype=x.dtype))
-        slopes = slopes * (1 - index / (self.num_layers - 1 + 1e-5) + 1e-5)
+        depth = self.num_layers if context.depth is None else context.depth
+        slopes = slopes * (1 - index / (depth - 1 + 1e-5) + 1e-5)
         return jnp.broadcast_to(-slopes[:, None], (*x.shape[:2], H, 1))
 
     def merge(
