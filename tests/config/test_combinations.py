@@ -357,6 +357,8 @@ def test_impossible_combinations_are_refused_in_one_line(changes, words):
         {"model.norm.placement": "deepnorm"},
         ENCODER_DECODER | {DISTINCT_LAYERS: 2, "model.decoder.num_layers": 6},
         {DISTINCT_LAYERS: 4},
+        {DISTINCT_LAYERS: 3, "model.layers.sharing": "cycle", "model.layers.prelude": 1, "model.layers.coda": 1},
+        {DISTINCT_LAYERS: 2, "model.layers.sharing": "cycle", "model.layers.loop_draws": "poisson"},
         {EMBEDDING_DIM: 256},
         ENCODER_DECODER | {EMBEDDING_DIM: 8, "model.head.transform": True},
     ],

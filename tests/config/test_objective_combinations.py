@@ -15,6 +15,8 @@ from tests.fields.refused_configs import (
     kind,
 )
 
+LOOP = {DISTINCT_LAYERS: 2, "model.layers.sharing": "cycle"}
+DRAWN = LOOP | {"model.layers.loop_draws": "uniform"}
 
 @pytest.mark.parametrize(
     ("changes", "words"),
@@ -151,6 +153,36 @@ from tests.fields.refused_configs import (
         (
             {DISTINCT_LAYERS: 2, "training.start_from": "run", "training.start_layers": (0, 1, 2, 3)},
             [f"{DISTINCT_LAYERS}=2", "training.start_layers=0,1,2,3"],
+        ),
+        # Loops over layers
+        (
+            {"model.layers.sharing": "cycle"},
+            ["model.layers.sharing=cycle has no effect", f"set {DISTINCT_LAYERS}"],
+        ),
+        (
+            LOOP | {"model.layers.prelude": 1, "model.layers.coda": 1},
+            [f"{DISTINCT_LAYERS}=2", "model.layers.prelude=1", "model.layers.coda=1", "at least 3"],
+        ),
+        (LOOP | {DISTINCT_LAYERS: 3}, ["model.num_layers=4 is no number of loops over 3 layers", "use 3, 6, 9"]),
+        (
+            LOOP | {DISTINCT_LAYERS: 3, "model.layers.coda": 1, "model.num_layers": 6},
+            ["model.num_layers=6", "beside 1 that are applied once", "use 3, 5, 7"],
+        ),
+        (LOOP | {"model.num_layers": 1}, ["model.num_layers=1"]),
+        (
+            LOOP | {"model.layers.reinjection": True, "model.norm.placement": "resi_dual"},
+            ["model.layers.reinjection=true", "model.norm.placement=resi_dual"],
+        ),
+        (DRAWN | {"model.num_layers": 2}, ["model.layers.loop_draws=uniform", "model.num_layers=2 is one loop"]),
+        (DRAWN | {"training.dynamics_every": 5}, ["training.dynamics_every=5", "model.layers.loop_draws=uniform"]),
+        (DRAWN | ENCODER_DECODER, ["model.layers.loop_draws=uniform", "encoder_decoder"]),
+        (
+            LOOP | {"model.layers.eval_loops": 3, "model.norm.placement": "denseformer"},
+            ["model.layers.eval_loops=3", "model.norm.placement=denseformer"],
+        ),
+        (
+            DRAWN | ENCODER | {"objective.kind": "replaced_tokens", "model.generator.num_layers": 2},
+            ["model.layers.loop_draws=uniform", "model.generator.num_layers=2"],
         ),
         # Training
         ({"model.norm.kind": "batchnorm", "training.accumulation_steps": 2}, ["accumulation_steps=2", "batchnorm"]),

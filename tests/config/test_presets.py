@@ -35,6 +35,9 @@ SIZE_FIELDS = {
     "model.vocab_multiple",
     "model.layers.pattern",
     "model.layers.distinct",
+    "model.layers.prelude",
+    "model.layers.coda",
+    "model.layers.eval_loops",
     "model.embedding.dim",
     "model.generator.num_layers",
     "model.position.max_length",
@@ -131,6 +134,22 @@ def test_windows_keep_their_order(preset):
     small = shrink({"model.layers.pattern": tuple("abcd"), **kinds}, preset).model
     a, b, c, d = (small.layers.kinds[name].attention.window for name in "abcd")
     assert a == d > b > c == 0
+
+
+def test_a_loop_over_layers_stays_a_loop():
+    loop = {
+        "model.num_layers": 2 + 8 * 4 + 2,
+        "model.layers.distinct": 8,
+        "model.layers.sharing": "cycle",
+        "model.layers.prelude": 2,
+        "model.layers.coda": 2,
+        "model.layers.loop_draws": "poisson",
+    }
+    for evaluated, small_number in ((0, 0), (8, 2), (32, 3), (1, 1)):
+        small = shrink(loop | {"model.layers.eval_loops": evaluated}).model
+        assert (small.num_layers, small.layers.distinct) == (4, 3)
+        assert (small.layers.prelude, small.layers.coda, small.layers.eval_loops) == (1, 1, small_number)
+    assert shrink({"model.num_layers": 6, "model.layers.distinct": 3, "model.layers.sharing": "cycle"}).model.num_layers == 2
 
 
 def test_every_kind_of_layers_keeps_a_layer():

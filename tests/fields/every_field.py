@@ -73,6 +73,7 @@ WORDS = TASK | {"objective.kind": "tagging", "data.source": lambda: tagged()}
 EXTRACTION = TASK | {"objective.kind": "extraction", "data.source": lambda: questions()}
 MUP = {"model.parametrization": "mup", "model.base_dim": 8}
 MOE = {"model.ffn.kind": "moe"}
+LOOPED = {"model.num_layers": 4, "model.layers.distinct": 2, "model.layers.sharing": "cycle"}
 LONGFORMER = ENCODER | {"model.attention.window": 3, "model.attention.global_tokens": 1}
 
 
@@ -117,6 +118,8 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "model.layers.distinct": {"model.num_layers": 2},
+    "model.layers.sharing": {"model.num_layers": 4, "model.layers.distinct": 2},
+    **{f"model.layers.{name}": LOOPED for name in ("prelude", "coda", "reinjection", "loop_draws", "eval_loops")},
     "model.embedding.dim": {"model.tie_embeddings": False},
     "model.embedding.projection": {"model.embedding.dim": 8, "model.tie_embeddings": False},
     "training.dropout_generator": {"model.dropout": 0.1},
@@ -361,6 +364,8 @@ OTHER_VALUES = {
     "optimizer.tail_average": 0.5,
     "model.norm.attention_alpha_start": 2.0,
     "model.layers.distinct": 1,
+    "model.layers.prelude": 1,
+    "model.layers.coda": 1,
     "model.embedding.dim": 8,
     "optimizer.groups": ("a",),
     "schedule.warmup_steps": 5,

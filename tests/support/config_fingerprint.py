@@ -28,6 +28,8 @@ from zoo.training.update import UpdateStep, uses_dropout
 # A forward pass becomes a step in the same way for every model, and the updates of an optimizer
 # become one in the same way for every optimizer, so a field of either is not traced any further.
 OF_MODEL = ("shapes", "data", "forward", "initial values")
+# Fields that only training reads, or only evaluation.
+OF_A_MODE = ("model.layers.loop_draws", "model.layers.eval_loops")
 OF_OPTIMIZER = ("data", "updates")
 OF_ALL = ("data", "forward", "train step", "eval step", "initial state")
 # `zoo.data.load` does not read these fields.
@@ -36,6 +38,8 @@ NOT_DATA = re.compile(r"(optimizer|schedule|mesh|model\.(attention|convolution|f
 
 def parts_of(path) -> tuple[str, ...]:
     """Returns the parts of a computation that a field of this path can change."""
+    if path in OF_A_MODE:
+        return "train step", "eval step"
     if path.startswith("model."):
         return OF_MODEL
     return OF_OPTIMIZER if path.startswith(("optimizer.", "schedule.")) else OF_ALL

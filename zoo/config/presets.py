@@ -60,6 +60,8 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
     derived_std = (
         whole["model.init.kernel"] != "normal" and whole["model.init.embedding_std"] == whole["model.dim"] ** -0.5
     )
+    loop = _loop(whole)
+    size = size | {"layers": loop.get("model.num_layers", size["layers"])}
     changes = _layers(whole, whole, scopes, "model", size) | {
         "model.dim": size["dim"],
         "model.embedding.dim": _embedding_width(whole, size),
@@ -67,6 +69,7 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         "model.layers.pattern": pattern,
         "model.generator.num_layers": _generator_layers(whole, max(size["layers"], len(pattern))),
         "model.layers.distinct": int(0 < whole["model.layers.distinct"] < whole["model.num_layers"]),
+        **loop,
         "model.vocab_size": AUTO,
         "model.vocab_multiple": 1,
         "model.dtype": "float32",
@@ -109,6 +112,26 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
         small = overrides if is_group(scope) else _scope(whole, overrides, scopes, scope, size)
         changes |= {scoped(scope, path): value for path, value in small.items()}
     return override(from_flat(whole), changes)
+
+
+def _loop(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a loop over layers at a small size: two turns over one layer, with one before
+    and one after it where there are some, and in evaluation as many turns, more or one. Nothing
+    where layers are no loop.
+    """
+    if whole["model.layers.sharing"] != "cycle":
+        return {}
+    prelude, coda = (min(whole[f"model.layers.{name}"], 1) for name in ("prelude", "coda"))
+    once = whole["model.layers.prelude"] + whole["model.layers.coda"]
+    loops = (whole["model.num_layers"] - once) // max(whole["model.layers.distinct"] - once, 1)
+    evaluated = whole["model.layers.eval_loops"]
+    return {
+        "model.num_layers": prelude + 2 + coda,
+        "model.layers.distinct": prelude + 1 + coda,
+        "model.layers.prelude": prelude,
+        "model.layers.coda": coda,
+        "model.layers.eval_loops": evaluated and 2 + (evaluated > loops) - (evaluated < loops),
+    }
 
 
 def _generator_layers(whole: Mapping[str, Any], layers: int) -> int | str:

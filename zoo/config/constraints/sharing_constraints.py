@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+from zoo.config.field import AUTO
 from zoo.config.kinds import NORM_KINDS, PLACEMENT_KINDS
 from zoo.config.scopes import SIDES
 
 DEPTH, NORM, PLACEMENT = "model.num_layers", "model.norm.kind", "model.norm.placement"
 DISTINCT, SHARING = "model.layers.distinct", "model.layers.sharing"
 DRAWS, EVALUATED = "model.layers.loop_draws", "model.layers.eval_loops"
+GENERATED = "model.generator.num_layers"
 
 
 def check_sharing(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -88,6 +90,11 @@ def _check_loop(flat: dict[str, Any], stacks: list[dict[str, Any]]) -> Iterator[
         yield (
             f"training.dynamics_every={flat['training.dynamics_every']} records every layer, and with "
             f"{DRAWS}={flat[DRAWS]} their number differs from step to step; leave it at 0"
+        )
+    if drawn and flat[GENERATED] not in (AUTO, 0, flat[DEPTH]):
+        yield (
+            f"{DRAWS}={flat[DRAWS]}: one number is drawn for the model and its generator, and {GENERATED}="
+            f"{flat[GENERATED]} is not {DEPTH}={flat[DEPTH]}"
         )
     changes = [f"{DRAWS}={flat[DRAWS]}"] * drawn
     changes += [f"{EVALUATED}={flat[EVALUATED]}"] * (flat[EVALUATED] not in (0, loops))
