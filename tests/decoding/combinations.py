@@ -97,6 +97,9 @@ DECODERS = {
                        "model.attention.window": 3},
     "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
     "layers of shared weights": {"model.layers.distinct": 2, "model.num_layers": 4, "model.position.kind": "rope", "model.scan_layers": True},
+    "a loop with more turns than in training": {
+        "model.layers.distinct": 3, "model.layers.sharing": "cycle", "model.layers.prelude": 1, "model.layers.reinjection": True,
+        "model.num_layers": 5, "model.layers.eval_loops": 3, "model.position.kind": "rope"},
     "xla kernel": {"model.attention.implementation": "xla", "model.attention.window": 4},
     "scaled and normed embeddings": {"model.embedding.scale": "sqrt_dim", "model.embedding.norm": True, "model.norm.placement": "deepnorm"},
 }  # fmt: skip

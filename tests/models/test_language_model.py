@@ -133,6 +133,10 @@ MODELS = {
     "albert": ENCODER | {"model.norm.placement": "post", "model.embedding.norm": True, "model.embedding.segments": 2,
         "model.embedding.dim": 6, "model.layers.distinct": 2, "model.num_layers": 4, "model.head.transform": True, "model.head.bias": True,
         "model.ffn.gelu_approximation": "tanh", "model.vocab_size": 14},
+    "a loop of two layers, reinjected": {"model.layers.distinct": 4, "model.layers.sharing": "cycle", "model.num_layers": 8,
+        "model.layers.prelude": 1, "model.layers.coda": 1, "model.layers.reinjection": True, "model.position.kind": "rope"},
+    "a loop of one layer, reinjected, scanned": {"model.layers.distinct": 1, "model.layers.sharing": "cycle", "model.num_layers": 3,
+        "model.layers.reinjection": True, "model.norm.placement": "post", "model.scan_layers": True},
     "narrow scaled embedding, sinusoids, untied": {"model.embedding.dim": 6, "model.embedding.scale": "sqrt_dim", "model.layers.distinct": 1,
         "model.position.kind": "sinusoidal", "model.tie_embeddings": False, "model.head.scale": "rsqrt_dim", "model.num_layers": 3},
     "narrow embedding, untied head of its width": {"model.embedding.dim": 6, "model.position.kind": "rope", "model.tie_embeddings": False,
@@ -201,6 +205,7 @@ def drawn(config, seed):
 
 # One of each family, and of each part that tests/layers does not compare: embeddings, heads, stacks.
 FEW = ["gpt", "llama", "ngpt", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
+        "a loop of two layers, reinjected",
        "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global"]  # fmt: skip
 OTHER = pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one")
 

@@ -109,6 +109,24 @@ def layer(params, index):
     return {name: layer(value, index) if isinstance(value, dict) else value[index] for name, value in params.items()}
 
 
+def looped_layers(config):
+    """The number of layers that are looped over."""
+    return config.layers.distinct - config.layers.prelude - config.layers.coda
+
+
+def stored_layers(config):
+    """The numbers of the stored layers in the order in which they are applied."""
+    stored, depth = config.layers.distinct or config.num_layers, config.num_layers
+    if config.layers.sharing == "sequence":
+        return [number for number in range(stored) for _ in range(depth // stored)]
+    before, after = range(config.layers.prelude), range(stored - config.layers.coda, stored)
+    core = list(range(stored))[config.layers.prelude : stored - config.layers.coda]
+    order = list(before)
+    while len(order) + len(after) < depth:
+        order += core
+    return [*order, *after]
+
+
 def tower(config, params, x, rows, segments=None, sides=None):
     """The stack between the token embedding and the head, [B, T, D] to [B, T, D]."""
     position = config.position
@@ -132,8 +150,12 @@ def tower(config, params, x, rows, segments=None, sides=None):
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
     first, x = x, streams.expand(config, x)
-    for index in range(config.num_layers):
+    for index, stored in enumerate(stored_layers(config)):
         place = {"number": index + 1, "first": first}
+        turn = index - config.layers.prelude
+        if config.layers.reinjection and not turn % looped_layers(config) and index < config.num_layers - config.layers.coda:
+            entered = x if turn == 0 else entered
+            x = x + entered if turn > 0 else x
         if pattern:
             kind = pattern[index % len(pattern)]
             number = seen[kind] = seen.get(kind, -1) + 1
@@ -141,7 +163,6 @@ def tower(config, params, x, rows, segments=None, sides=None):
                 overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
             )
         else:
-            stored = index * (config.layers.distinct or config.num_layers) // config.num_layers
             x = block(config, layer(layers, stored), x, rows, table, sides, **place)
         # A query of an empty slot sees nothing and is NaN, which times 0 would spread to all tokens.
         filled = rows.positions >= 0

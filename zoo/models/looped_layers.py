@@ -1,6 +1,7 @@
 """Turns of a loop over layers (`model.layers.sharing=cycle`): how many there are, and their statistics."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -72,6 +73,24 @@ def turns_of(model: ResolvedConfig, context: Context) -> Turns:
     if context.training and context.loops is not None:
         return Turns(loop._replace(loops=largest_loops(model)), context.loops)
     return Turns(loop)
+
+
+def context_of_turns(turns: Turns, context: Context) -> Callable[[], Context]:
+    """Returns a function that returns the context inside of a turn.
+
+    Where turns are drawn its dropout key is made there from its data: JAX cannot differentiate a
+    branch that keeps a random key for the backward pass, as recomputed layers do.
+    """
+    dropout = context.dropout_key
+    if turns.drawn is None or dropout is None:
+        return lambda: context
+    data, generator = jax.random.key_data(dropout.key), jax.random.key_impl(dropout.key)
+
+    def inside() -> Context:
+        key = jax.random.wrap_key_data(data, impl=generator)
+        return replace(context, dropout_key=dropout._replace(key=key))
+
+    return inside
 
 
 def scan_turns(x: Any, run: Turn, turns: Turns, first: int, before: Any) -> tuple[Any, Any]:

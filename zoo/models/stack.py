@@ -21,7 +21,7 @@ from zoo.layers.norm import Norm
 from zoo.layers.parameter import Statistic
 from zoo.layers.placement import make_block
 from zoo.models.functional import split, stack, statistics_of
-from zoo.models.looped_layers import Turns, scan_turns, turns_of
+from zoo.models.looped_layers import Turns, context_of_turns, scan_turns, turns_of
 
 
 def keep_products(primitive: Any, *_: Any, **parameters: Any) -> bool:
@@ -126,12 +126,14 @@ class Stack(nnx.Module):
             if context.record_arrays:
                 context.record["states"] = x
 
+        own_context = (lambda: context) if turns is None else context_of_turns(turns, context)
+
         def apply(x, values, index, published, name):
             block = nnx.merge(graphs[name], *values)
             first = publishing and published is None
             readable = None if published is None else MappingProxyType(published)
             layer_context = replace(
-                context.layer(index).kind(name),
+                own_context().layer(index).kind(name),
                 record={} if recording else None,
                 losses={} if collecting else None,
                 published={} if first else readable,

@@ -100,8 +100,10 @@ class UpdateStep:
             if total in sums
         }
         rate = make_schedule(self._config, constants["hyperparameters"])(state["step"])
+        loops = self._loops(state, constants)
         metrics = {
             **means,
+            **({} if loops is None else {"loops": loops}),
             "gradient_norm": norm,
             "learning_rate": jnp.asarray(rate, jnp.float32),
             "tokens": sums["tokens"],
@@ -132,7 +134,7 @@ class UpdateStep:
         groups = data_groups(mesh, parts, self._config, logical_axes(self._model), adds(self._model))
         mode = ForwardMode(
             training=True,
-            loops=draw_loops(self._config.model, step_key(seed, step, "model/loops")),
+            loops=self._loops(state, constants),
             sharding=sharding if groups is None else groups.sharding,
             platform=None if mesh is None else Platform.of(mesh, self._rows_from),
         )
@@ -147,6 +149,12 @@ class UpdateStep:
 
         point = gradient_point(state, constants["hyperparameters"]["optimizer.beta1"])
         return accumulate_gradients(loss_of, point, stats, batch, parts, groups)
+
+    def _loops(self, state: State, constants: Constants) -> Int[Array, ""] | None:
+        """Returns the number of loops over the layers, a function of the seed and the step, or None where it
+        is not drawn.
+        """
+        return draw_loops(self._config.model, step_key(constants["seed"], state["step"], "model/loops"))
 
     def _dropout_key(self, key: Key[Array, ""], rows: Int[Array, " B"], constants: Constants) -> DropoutKey:
         """Returns the key of a part of the batch; `rows` are the numbers of its rows in the batch."""
