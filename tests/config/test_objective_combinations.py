@@ -18,6 +18,7 @@ from tests.fields.refused_configs import (
 LOOP = {DISTINCT_LAYERS: 2, "model.layers.sharing": "cycle"}
 DRAWN = LOOP | {"model.layers.loop_draws": "uniform"}
 
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -155,10 +156,7 @@ DRAWN = LOOP | {"model.layers.loop_draws": "uniform"}
             [f"{DISTINCT_LAYERS}=2", "training.start_layers=0,1,2,3"],
         ),
         # Loops over layers
-        (
-            {"model.layers.sharing": "cycle"},
-            ["model.layers.sharing=cycle has no effect", f"set {DISTINCT_LAYERS}"],
-        ),
+        ({"model.layers.sharing": "cycle"}, ["model.layers.sharing=cycle has no effect", f"set {DISTINCT_LAYERS}"]),
         (
             LOOP | {"model.layers.prelude": 1, "model.layers.coda": 1},
             [f"{DISTINCT_LAYERS}=2", "model.layers.prelude=1", "model.layers.coda=1", "at least 3"],

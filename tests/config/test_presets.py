@@ -149,7 +149,10 @@ def test_a_loop_over_layers_stays_a_loop():
         small = shrink(loop | {"model.layers.eval_loops": evaluated}).model
         assert (small.num_layers, small.layers.distinct) == (4, 3)
         assert (small.layers.prelude, small.layers.coda, small.layers.eval_loops) == (1, 1, small_number)
-    assert shrink({"model.num_layers": 6, "model.layers.distinct": 3, "model.layers.sharing": "cycle"}).model.num_layers == 2
+    assert (
+        shrink({"model.num_layers": 6, "model.layers.distinct": 3, "model.layers.sharing": "cycle"}).model.num_layers
+        == 2
+    )
 
 
 def test_every_kind_of_layers_keeps_a_layer():

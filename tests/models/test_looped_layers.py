@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import (
-    call,
-    close,
-    random_statistics,
-    random_values,
-    tiny,
-    together,
-    with_values,
-)
+from tests.support.building import call, close, random_statistics, random_values, tiny, together, with_values
 from tests.support.comparisons import compared
 from tests.support.visibility import normal
 from zoo.config import evaluated_layers, stored_layers
@@ -68,7 +60,9 @@ def program(fields, training=True):
     def loss(values, stats, turns):
         held, losses = with_values(model, values, stats), {}
         drawn = turns if config.model.layers.loop_draws != "fixed" else None
-        context = Context(jnp.arange(6)[None], in_order=True, dropout_key=key, training=training, loops=drawn, losses=losses)
+        context = Context(
+            jnp.arange(6)[None], in_order=True, dropout_key=key, training=training, loops=drawn, losses=losses
+        )
         out = held(TOKENS, context)
         return (out * normal(*out.shape)).sum() + sum(losses.values()), (out, statistics_of(held), losses)
 
@@ -101,7 +95,9 @@ def distinct_results(name, turns, training):
 
     def repeated(tree):
         flat = flatten(tree, "/")
-        return unflatten({path: leaf[np.array(order)] if "/layers/" in f"/{path}" else leaf for path, leaf in flat.items()}, "/")
+        return unflatten(
+            {path: leaf[np.array(order)] if "/layers/" in f"/{path}" else leaf for path, leaf in flat.items()}, "/"
+        )
 
     (_, (out, after, losses)), gradient = call(
         jax.value_and_grad(loss, has_aux=True), repeated(values), repeated(stats), jnp.int32(0)
@@ -195,7 +191,13 @@ def test_the_gradient_through_reinjection_is_that_of_the_equation():
         x = reference.tower(config, moved, reference.embed(config, moved, TOKENS), rows)
         return (x * normal(*x.shape)).sum()
 
-    compared(slope, (of_reference(1e-5) - of_reference(-1e-5)) / 2e-5, 1e-4, config=tiny(REINJECTED | fields), parts="model.layers")
+    compared(
+        slope,
+        (of_reference(1e-5) - of_reference(-1e-5)) / 2e-5,
+        1e-4,
+        config=tiny(REINJECTED | fields),
+        parts="model.layers",
+    )
 
 
 @pytest.mark.parametrize("scan", [True, pytest.param(False, marks=OTHER)])
@@ -261,7 +263,7 @@ def test_poisson_draws_have_the_distribution_of_the_paper_with_the_mean_that_is_
 def test_initial_values_are_those_of_the_first_distinct_layers():
     fields = LOOPS["prelude and coda"]
     looped, distinct = (
-        flatten(call(lambda model=make_model(tiny(own)): initialise(model, 3)), "/")
+        flatten(call(functools.partial(initialise, make_model(tiny(own)), 3)), "/")
         for own in (fields, plain(fields, 3))
     )
     assert looped.keys() == distinct.keys()

@@ -149,12 +149,16 @@ def tower(config, params, x, rows, segments=None, sides=None):
         x = linear(params["embedding_projection"], x)
     table = params["position"]["table"] if position.kind == "relative_bias" and position.shared else None
     layers, pattern, seen = params["stack"]["layers"], tuple(config.layers.pattern), {}
-    first, x = x, streams.expand(config, x)
+    first, x, entered = x, streams.expand(config, x), None
     for index, stored in enumerate(stored_layers(config)):
         place = {"number": index + 1, "first": first}
         turn = index - config.layers.prelude
-        if config.layers.reinjection and not turn % looped_layers(config) and index < config.num_layers - config.layers.coda:
-            entered = x if turn == 0 else entered
+        if (
+            config.layers.reinjection
+            and not turn % looped_layers(config)
+            and index < config.num_layers - config.layers.coda
+        ):
+            entered = entered if turn else x
             x = x + entered if turn > 0 else x
         if pattern:
             kind = pattern[index % len(pattern)]

@@ -1,4 +1,4 @@
-"""Numbers of loops that are drawn in training: of the seed and the step alone, and of no evaluation."""
+"""Numbers of loops that are drawn in training follow from the seed and the step alone."""
 
 import jax
 import jax.numpy as jnp

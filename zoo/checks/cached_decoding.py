@@ -11,7 +11,7 @@ from jaxtyping import Float
 from zoo.checks.outcome import Fails, NotApplicable, largest_difference
 from zoo.checks.small_models import compiled, with_values
 from zoo.checks.subject import Subject, once
-from zoo.config import ResolvedConfig
+from zoo.config import ResolvedConfig, evaluated_layers
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, UnstackedWeights, select_rows, unstack_layers
 from zoo.layers.context import Context
 from zoo.models.functional import Params, Stats, split
@@ -118,7 +118,11 @@ def _with_rows_after(tokens: np.ndarray, lengths: np.ndarray, half: int, chosen:
 
 
 def _depth(config: ResolvedConfig) -> int:
-    return config.decoder.num_layers if "decoder" in config and "num_layers" in config.decoder else config.num_layers
+    return (
+        config.decoder.num_layers
+        if "decoder" in config and "num_layers" in config.decoder
+        else evaluated_layers(config)
+    )
 
 
 @once

@@ -115,9 +115,9 @@ def shrink(config: ml_collections.ConfigDict, preset: str) -> ml_collections.Con
 
 
 def _loop(whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a loop over layers at a small size: two turns over one layer, with one before
-    and one after it where there are some, and in evaluation as many turns, more or one. Nothing
-    where layers are no loop.
+    """Returns the fields of a loop over layers at a small size, nothing where there is none: two turns
+    over one layer, with one before and one after it where there are some, and in evaluation as many
+    turns, more or one.
     """
     if whole["model.layers.sharing"] != "cycle":
         return {}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Loop(NamedTuple):
-    """A loop over layers (`layers.sharing=cycle`): P + r R + C layers are applied, and P + R + C stored.
+    """A loop over layers (`layers.sharing=cycle`): P + r R + C are applied, and P + R + C stored.
 
     Attributes:
         prelude: P, number of layers before the loop.
@@ -55,8 +55,8 @@ def loop_of(model: Mapping[str, Any], evaluated: bool = False) -> Loop | None:
 
 
 def evaluated_layers(model: Mapping[str, Any]) -> int:
-    """Returns how many layers of a stack are applied in evaluation and generation: L, or P + e R + C with
-    e = `layers.eval_loops`.
+    """Returns how many layers of a stack are applied in evaluation and generation: L, or P + e R + C
+    with e = `layers.eval_loops`.
     """
     loop = loop_of(model, evaluated=True)
     return model["num_layers"] if loop is None else loop.depth

@@ -29,9 +29,9 @@ def draw_loops(model: ResolvedConfig, key: Key[Array, ""]) -> Int[Array, ""] | N
     """Returns the number of loops of an update, or None where it is not drawn.
 
     `uniform` is uniform over 1, ..., 2 r - 1. `poisson` is 1 + Poisson(e^t) with t ~ N(log(r - 1) -
-    s^2 / 2, s) and s = 1/2, so the mean is r (Geiping et al. 2025, arXiv:2502.05171, section 3.3, whose
-    mean is r + 1 because e^t has the mean r there). Numbers above 3 r, 0.4 to 0.8 % of them, become 3 r,
-    which lowers the mean by less than 0.5 %.
+    s^2 / 2, s) and s = 1/2, so the mean is r (Geiping et al. 2025, arXiv:2502.05171, section 3.3,
+    whose mean is r + 1 because e^t has the mean r there). Numbers above 3 r, 0.4 to 0.8 % of them,
+    become 3 r, which lowers the mean by less than 0.5 %.
 
     Args:
         model: the config below `model`.

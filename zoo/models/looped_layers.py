@@ -1,4 +1,4 @@
-"""Turns of a loop over layers (`model.layers.sharing=cycle`): how many there are, and their statistics."""
+"""Turns of a loop over layers (`model.layers.sharing=cycle`): their number, and their statistics."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,23 +47,21 @@ class Turns(NamedTuple):
         """Returns a statistic of the stored layers from that after each application.
 
         Args:
-            values: [P + T R + C, ...] for T turns of the program. Skipped layers have that from before.
+            values: [P + T R + C, ...] for T turns of the program. Skipped layers have `before`.
             before: [P + R + C, ...], that with which each application began.
             adds: every application adds to the statistic, and the sum of all is returned; otherwise
                 that of the last application.
         """
-        P, R, C, T = self.loop
+        P, R, _, T = self.loop
         core = values[P : P + T * R].reshape(T, R, *values.shape[1:])
-        if adds:
-            core = core.sum(0) - (T - 1) * before[P : P + R]
-        else:
-            core = core[(T if self.drawn is None else self.drawn) - 1]
-        return jnp.concatenate([values[:P], core, values[P + T * R :]])
+        of_last = core[(T if self.drawn is None else self.drawn) - 1]
+        of_core = core.sum(0) - (T - 1) * before[P : P + R] if adds else of_last
+        return jnp.concatenate([values[:P], of_core, values[P + T * R :]])
 
 
 def turns_of(model: ResolvedConfig, context: Context) -> Turns:
-    """Returns the turns of a stack with a loop in a forward pass: the number of the pass where it is drawn,
-    else that of the config, in training or in evaluation.
+    """Returns the turns of a stack with a loop in a forward pass: as many as the pass has drawn, else
+    as the config says, for training or for evaluation.
 
     Args:
         model: the config below `model`, or one side of it.

@@ -56,11 +56,11 @@ class Stack(nnx.Module):
     over its applications. Each application is a layer of its own in all else: its index, dropout,
     cache and record. Statistics are those of the last one, and counts the sum over all.
 
-    With `layers.sharing=cycle` the stored layers are a prelude of P, R that are looped over, and a coda
-    of C: x = coda(core(... core(prelude(x)))). With `layers.reinjection` each turn after the first
-    reads x + e, e the output of the prelude (Yang et al. 2024, arXiv:2311.12424, section 4). The number
-    of turns is that of the config, in training perhaps drawn (`Context.loops`), and in evaluation
-    perhaps another. Where it is drawn the turns are scanned, and those that are left out are skipped.
+    With `layers.sharing=cycle` the stored layers are a prelude of P, a core of R that is looped over,
+    and a coda of C: x = coda(core(... core(prelude(x)))). With `layers.reinjection` each turn after
+    the first reads x + e, e the output of the prelude (Yang et al. 2024c, arXiv:2311.12424). The
+    number of turns is that of the config, in training perhaps drawn (`Context.loops`), and in
+    evaluation perhaps another. Drawn turns are scanned, and those that were not drawn are skipped.
 
     Between layers there is what the placement's `Block.expand` makes of the tokens: one residual
     stream or several. The norm after the last layer is given, because `Block.hidden_states` says what
@@ -269,8 +269,8 @@ class Stack(nnx.Module):
         return scan_turns(x, one_turn, turns, first, looped[1])
 
     def _unroll(self, x, layers, state, applied, published, new):
-        """Runs some layers one at a time, each given as its index and the place of its weights. Returns
-        the tokens after them, and what the stack's first layer published if it is among them.
+        """Runs some layers one at a time, each given as its index and the place of its weights.
+        Returns the tokens after them, and what the stack's first layer published if it is among them.
         """
         slices = {name: _unstacked(values) for name, values in state.items()}
         after: dict[str, list] = {name: [] for name in state}

@@ -151,8 +151,8 @@ class UpdateStep:
         return accumulate_gradients(loss_of, point, stats, batch, parts, groups)
 
     def _loops(self, state: State, constants: Constants) -> Int[Array, ""] | None:
-        """Returns the number of loops over the layers, a function of the seed and the step, or None where it
-        is not drawn.
+        """Returns the number of loops over the layers, a function of the seed and the step, or None
+        where it is not drawn.
         """
         return draw_loops(self._config.model, step_key(constants["seed"], state["step"], "model/loops"))
 

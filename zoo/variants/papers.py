@@ -79,6 +79,11 @@ PAPERS = (
         "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
         "arXiv:2101.03961",
     ),
+    Paper(
+        "Geiping et al. 2025",
+        "Scaling up Test-Time Compute with Latent Reasoning: A Recurrent Depth Approach",
+        "arXiv:2502.05171",
+    ),
     Paper("Gehring et al. 2017", "Convolutional Sequence to Sequence Learning", "arXiv:1705.03122"),
     Paper(
         "Gemma Team 2024 (Gemma 2)", "Gemma 2: Improving Open Language Models at a Practical Size", "arXiv:2408.00118"
@@ -262,6 +267,7 @@ PAPERS = (
     Paper("Sun et al. 2025", "The Curse of Depth in Large Language Models", "arXiv:2502.05795"),
     Paper("Sutskever et al. 2014", "Sequence to Sequence Learning with Neural Networks", "arXiv:1409.3215"),
     Paper("Szegedy et al. 2016", "Rethinking the Inception Architecture for Computer Vision", "arXiv:1512.00567"),
+    Paper("Takase & Kiyono 2021", "Lessons on Parameter Sharing across Layers in Transformers", "arXiv:2104.06022"),
     Paper("Touvron et al. 2021", "Going deeper with Image Transformers", "arXiv:2103.17239"),
     Paper("Touvron et al. 2023", "LLaMA: Open and Efficient Foundation Language Models", "arXiv:2302.13971"),
     Paper("Vaswani et al. 2017", "Attention Is All You Need", "arXiv:1706.03762"),
@@ -297,6 +303,7 @@ PAPERS = (
         "Parallelizing Linear Transformers with the Delta Rule over Sequence Length",
         "arXiv:2406.06484",
     ),
+    Paper("Yang et al. 2024c", "Looped Transformers are Better at Learning Learning Algorithms", "arXiv:2311.12424"),
     Paper("Yang et al. 2025", "Rope to Nope and Back Again: A New Hybrid Attention Strategy", "arXiv:2501.18795"),
     Paper("Ye et al. 2024", "Differential Transformer", "arXiv:2410.05258"),
     Paper("Zhai 2026", "Exclusive Self Attention", "arXiv:2603.09078"),

@@ -10,7 +10,6 @@ from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
 
 
-
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yields the problems of scopes that the architecture or the layer pattern does not have."""
     architecture, pattern = flat["model.architecture"], flat["model.layers.pattern"]

@@ -20,7 +20,7 @@ LOOP_FIELDS: tuple[Field, ...] = (
         "which layers have the same weights, where `distinct` is set (Takase & Kiyono 2021)",
         {
             "sequence": "neighbours: each stored layer is applied L / n times in a row",
-            "cycle": "the stored layers are applied in turn, and again in turn, as a loop, between `prelude` and `coda`",
+            "cycle": "the stored layers are applied in turn, again and again, between `prelude` and `coda`",
         },
         added=True,
         synonyms=("looped", "looped-layers", "recurrent-depth"),
@@ -47,7 +47,7 @@ LOOP_FIELDS: tuple[Field, ...] = (
         "model.layers.reinjection",
         False,
         bool,
-        "each loop after the first reads x + e, the last loop's output and what entered the first (Yang et al. 2024)",
+        "each loop after the first reads x + e, the last loop's output and what entered the first (Yang et al. 2024c)",
         when=_LOOPED,
         added=True,
         synonyms=("input-injection",),

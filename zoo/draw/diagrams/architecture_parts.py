@@ -127,7 +127,8 @@ def _stack(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Iterator
         yield projection
     pattern = tuple(model.layers.pattern)
     kinds = {name: layer_kind(model, name) for name in dict.fromkeys(pattern)} or {"": model}
-    count = f"{model.num_layers} ×" + f" ({model.layers.distinct} distinct)" * bool(model.layers.distinct)
+    looped = ", in a loop" * (model.layers.sharing == "cycle")
+    count = f"{model.num_layers} ×" + f" ({model.layers.distinct} distinct{looped})" * bool(model.layers.distinct)
     if len(kinds) > 1:
         count += f" ({_counted(pattern)}, in turn)"
     yield Repeat(count, tuple(_block(model, kinds, cross, prefix)))

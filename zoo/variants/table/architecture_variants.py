@@ -36,6 +36,65 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     Variant(
+        "looped-layers",
+        "architecture",
+        {"model.layers.sharing": "cycle"},
+        needs={"model.layers.distinct": 2},
+        equation=(
+            "x = coda(core(core(... core(prelude(x))))), with r applications of the core: L = P + r R + C layers are "
+            "applied and n = P + R + C stored, P the number of layers in the prelude, R the number in the core, C the "
+            "number in the coda."
+        ),
+        paper=(
+            "Dehghani et al. 2019 (Universal Transformer); Takase & Kiyono 2021 (CYCLE); Geiping et al. 2025, section "
+            "3, for prelude, core and coda"
+        ),
+        details=(
+            "`model.num_layers` is L, and `model.layers.distinct` n; P and C are `model.layers.prelude` and "
+            "`model.layers.coda`. So a loop has the parameters of a decoder with `model.num_layers=n`, and the "
+            "operations of one with `model.num_layers=L`.",
+            "`model.layers.eval_loops` is the number of turns in evaluation and generation. Such a model computes what "
+            "one with as many turns computes; its cache has the layers of all turns.",
+        ),
+        synonyms=("looped-transformer", "recurrent-depth", "universal-transformer"),
+    ),
+    Variant(
+        "input-reinjection",
+        "architecture",
+        {"model.layers.reinjection": True},
+        needs={"model.layers.distinct": 2, "model.layers.sharing": "cycle"},
+        equation="x_{i+1} = core(x_i + e) and x_0 = 0, where e is the output of the prelude.",
+        paper="Yang et al. 2024c",
+        details=(
+            "In Geiping et al. 2025 the core reads x_i and e through a matrix, and x_0 is noise. "
+            "`model.norm.placement=x0_shortcut` adds what enters the first layer before every layer, times a learned "
+            "number.",
+        ),
+        synonyms=("input-injection",),
+    ),
+    Variant(
+        "drawn-loops",
+        "architecture",
+        {"model.layers.loop_draws": "poisson"},
+        needs={"model.layers.distinct": 2, "model.layers.sharing": "cycle"},
+        source="zoo.models.loop_draws:draw_loops",
+        equation=(
+            "1 + Poisson(e^t) turns with t ~ N(log(r - 1) - 1/8, 1/2), at most 3 r, drawn for each update; its mean is "
+            "r, to within 0.5 %."
+        ),
+        paper="Geiping et al. 2025, section 3.3",
+        details=(
+            "With `model.layers.loop_draws=uniform` every number from 1 to 2 r - 1 is as likely. The number depends on "
+            "the seed and the step, and is the same for all rows, micro-batches and devices; it is recorded as "
+            "`train/loops`. Evaluation has r turns, or `model.layers.eval_loops`.",
+            "Operations are counted for r turns. An update runs as many as it draws, and allocates what the backward "
+            "pass keeps for the largest number, 3 r or 2 r - 1. Where several runs are trained by one program with "
+            "`vmap`, each draws a number of its own, and all compute the largest.",
+            "All turns are differentiated; Geiping et al. 2025 differentiate the last eight.",
+        ),
+        synonyms=("random-loops",),
+    ),
+    Variant(
         "encoder",
         "architecture",
         {"model.architecture": "encoder"},
