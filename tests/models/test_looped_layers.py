@@ -59,7 +59,7 @@ def program(fields, training=True):
 
     def loss(values, stats, turns):
         held, losses = with_values(model, values, stats), {}
-        drawn = turns if config.model.layers.loop_draws != "fixed" else None
+        drawn = turns if config.model.layers.loop_draws != "none" else None
         context = Context(
             jnp.arange(6)[None], in_order=True, dropout_key=key, training=training, loops=drawn, losses=losses
         )
@@ -177,7 +177,7 @@ REINJECTED = LOOPS["prelude and coda"] | {"model.layers.reinjection": True, "mod
 
 def test_the_gradient_through_reinjection_is_that_of_the_equation():
     """Along a random direction, against differences of the float64 reference."""
-    fields = {"model.num_layers": 6, "model.layers.loop_draws": "uniform"}
+    fields = {"model.num_layers": 6, "model.layers.loop_draws": "poisson"}
     loss, model = program(REINJECTED | fields)
     values = random_values(model, 1)
     direction = random_values(model, 7)

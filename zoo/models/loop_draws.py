@@ -22,7 +22,7 @@ def largest_loops(model: ResolvedConfig) -> int:
         model: the config below `model`.
     """
     mean = loop_of(model).loops
-    return {"fixed": mean, "uniform": 2 * mean - 1, "poisson": LARGEST_MULTIPLE * mean}[model.layers.loop_draws]
+    return {"none": mean, "uniform": 2 * mean - 1, "poisson": LARGEST_MULTIPLE * mean}[model.layers.loop_draws]
 
 
 def draw_loops(model: ResolvedConfig, key: Key[Array, ""]) -> Int[Array, ""] | None:
@@ -38,7 +38,7 @@ def draw_loops(model: ResolvedConfig, key: Key[Array, ""]) -> Int[Array, ""] | N
         key: random key of the update.
     """
     draws = model.layers.loop_draws
-    if draws == "fixed":
+    if draws == "none":
         return None
     largest = largest_loops(model)
     if draws == "uniform":

@@ -73,14 +73,14 @@ def turns_of(model: ResolvedConfig, context: Context) -> Turns:
     return Turns(loop)
 
 
-def context_of_turns(turns: Turns, context: Context) -> Callable[[], Context]:
-    """Returns a function that returns the context inside of a turn.
+def context_of_turns(turns: Turns | None, context: Context) -> Callable[[], Context]:
+    """Returns a function that returns the context of the layers.
 
-    Where turns are drawn its dropout key is made there from its data: JAX cannot differentiate a
-    branch that keeps a random key for the backward pass, as recomputed layers do.
+    Where turns are drawn it makes the dropout key inside of a turn, from its data: JAX cannot
+    differentiate a branch that keeps a random key for the backward pass, as recomputed layers do.
     """
     dropout = context.dropout_key
-    if turns.drawn is None or dropout is None:
+    if turns is None or turns.drawn is None or dropout is None:
         return lambda: context
     data, generator = jax.random.key_data(dropout.key), jax.random.key_impl(dropout.key)
 

@@ -126,7 +126,7 @@ class Stack(nnx.Module):
             if context.record_arrays:
                 context.record["states"] = x
 
-        own_context = (lambda: context) if turns is None else context_of_turns(turns, context)
+        own_context = context_of_turns(turns, context)
 
         def apply(x, values, index, published, name):
             block = nnx.merge(graphs[name], *values)
@@ -165,12 +165,19 @@ class Stack(nnx.Module):
         if publishing:
             x, published = self._unroll(x, layers, state, [(0, 0)], None, new)
             start = 1
-        period = len(self.pattern)
         scannable = self.scan and context.cache is None and not (publishing and self.uses > 1)
-        if turns is not None:
+        if turns is None:
+            x = self._in_order(x, layers, state, start, published, new, scannable)
+        else:
             x = self._looped(x, entered, layers, state, turns, published, new, scannable)
-            self._write_back(new, context, turns)
-            return self.placement.hidden_states(x, final_norm, self.config, context)
+        self._write_back(new, context, turns)
+        return self.placement.hidden_states(x, final_norm, self.config, context)
+
+    def _in_order(self, x, layers, state, start, published, new, scannable):
+        """Runs the layers from `start` on: complete periods of the pattern as one loop if layers are
+        scanned, and the others one at a time.
+        """
+        period = len(self.pattern)
         periods = (len(self.kinds) - start) // period if scannable else 0
         if periods:
             scan = self._scan_shared if self.uses > 1 else partial(self._scan, start=start, periods=periods)
@@ -178,9 +185,7 @@ class Stack(nnx.Module):
             for name, stats in scanned.items():
                 new[name].append(stats)
         rest = [(index, self._place(index)) for index in range(start + periods * period, len(self.kinds))]
-        x, _ = self._unroll(x, layers, state, rest, published, new)
-        self._write_back(new, context)
-        return self.placement.hidden_states(x, final_norm, self.config, context)
+        return self._unroll(x, layers, state, rest, published, new)[0]
 
     def _scan(self, x, layers, state, start, periods, published):
         """Runs complete periods of the pattern as one loop, from layer `start` on."""
@@ -285,7 +290,7 @@ class Stack(nnx.Module):
                 new[name].append(_stacked(each))
         return x, kept
 
-    def _write_back(self, new, context, turns=None):
+    def _write_back(self, new, context, turns):
         """Writes the layers' statistics back, stacked, and their records by layer; adds up the
         terms of the loss.
         """

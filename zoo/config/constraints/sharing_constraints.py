@@ -83,7 +83,7 @@ def _check_loop(flat: dict[str, Any], stacks: list[dict[str, Any]]) -> Iterator[
                     f"model.layers.reinjection=true adds to one residual stream, and {PLACEMENT}={placement} has "
                     "several; use another placement"
                 )
-    drawn = flat[DRAWS] != "fixed"
+    drawn = flat[DRAWS] != "none"
     if drawn and loops < 2:
         yield f"{DRAWS}={flat[DRAWS]}: {DEPTH}={flat[DEPTH]} is one loop, and a mean of two at least can be drawn"
     if drawn and flat["training.dynamics_every"]:

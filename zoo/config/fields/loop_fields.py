@@ -54,11 +54,11 @@ LOOP_FIELDS: tuple[Field, ...] = (
     ),
     Field(
         "model.layers.loop_draws",
-        "fixed",
+        "none",
         str,
         "number of loops of an update; r = (L - P - C) / (n - P - C) is its mean",
         {
-            "fixed": "always r",
+            "none": "always r",
             "uniform": "drawn for each update, every number from 1 to 2 r - 1 as likely",
             "poisson": "drawn for each update, 1 + Poisson(exp(N(log(r - 1) - 1/8, 1/2))), at most 3 r (Geiping et al. "
             "2025)",

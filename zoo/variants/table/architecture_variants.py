@@ -8,6 +8,14 @@ _DIRECTIONS_RESULT = (
     "87.9; left to right 82.1, 77.5, 77.8."
 )
 
+_DRAWN = (
+    "The number depends on the seed and the step, and is the same for all rows, micro-batches and devices; it is "
+    "recorded as `train/loops`. Evaluation has r turns, or `model.layers.eval_loops`.",
+    "Operations are counted for r turns. An update runs as many as it draws, and allocates what the backward pass "
+    "keeps for the largest number. Where several runs are trained by one program with `vmap`, each draws a number of its "
+    "own, and all compute the largest.",
+    "All turns are differentiated; Geiping et al. 2025 differentiate the last eight.",
+)
 
 ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     Variant(
@@ -23,7 +31,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
     Variant(
         "shared-layers",
         "architecture",
-        {"model.layers.distinct": 1},
+        {"model.layers.distinct": 1, "model.layers.sharing": "sequence"},
         equation=(
             "x_l = f(x_{l-1}) for l = 1 ... L, with one layer f and one set of weights. The gradient of a weight is "
             "the sum over its L uses."
@@ -73,7 +81,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         synonyms=("input-injection",),
     ),
     Variant(
-        "drawn-loops",
+        "poisson-loops",
         "architecture",
         {"model.layers.loop_draws": "poisson"},
         needs={"model.layers.distinct": 2, "model.layers.sharing": "cycle"},
@@ -83,16 +91,17 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
             "r, to within 0.5 %."
         ),
         paper="Geiping et al. 2025, section 3.3",
-        details=(
-            "With `model.layers.loop_draws=uniform` every number from 1 to 2 r - 1 is as likely. The number depends on "
-            "the seed and the step, and is the same for all rows, micro-batches and devices; it is recorded as "
-            "`train/loops`. Evaluation has r turns, or `model.layers.eval_loops`.",
-            "Operations are counted for r turns. An update runs as many as it draws, and allocates what the backward "
-            "pass keeps for the largest number, 3 r or 2 r - 1. Where several runs are trained by one program with "
-            "`vmap`, each draws a number of its own, and all compute the largest.",
-            "All turns are differentiated; Geiping et al. 2025 differentiate the last eight.",
-        ),
+        details=_DRAWN,
         synonyms=("random-loops",),
+    ),
+    Variant(
+        "uniform-loops",
+        "architecture",
+        {"model.layers.loop_draws": "uniform"},
+        needs={"model.layers.distinct": 2, "model.layers.sharing": "cycle"},
+        source="zoo.models.loop_draws:draw_loops",
+        equation="u turns, drawn for each update: u = 1, 2, ..., 2 r - 1 are as likely, and their mean is r.",
+        details=_DRAWN,
     ),
     Variant(
         "encoder",
