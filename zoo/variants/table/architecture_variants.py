@@ -12,8 +12,8 @@ _DRAWN = (
     "The number depends on the seed and the step, and is the same for all rows, micro-batches and devices; it is "
     "recorded as `train/loops`. Evaluation has r turns, or `model.layers.eval_loops`.",
     "Operations are counted for r turns. An update runs as many as it draws, and allocates what the backward pass "
-    "keeps for the largest number. Where several runs are trained by one program with `vmap`, each draws a number of its "
-    "own, and all compute the largest.",
+    "keeps for the largest number. Where several runs are trained by one program with `vmap`, each draws a number of "
+    "its own, and all compute the largest.",
     "All turns are differentiated; Geiping et al. 2025 differentiate the last eight.",
 )
 
@@ -101,6 +101,7 @@ ARCHITECTURE_VARIANTS: tuple[Variant, ...] = (
         needs={"model.layers.distinct": 2, "model.layers.sharing": "cycle"},
         source="zoo.models.loop_draws:draw_loops",
         equation="u turns, drawn for each update: u = 1, 2, ..., 2 r - 1 are as likely, and their mean is r.",
+        paper="a simpler form of the draws of Geiping et al. 2025",
         details=_DRAWN,
     ),
     Variant(
