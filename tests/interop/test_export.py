@@ -160,6 +160,8 @@ def test_the_written_width_is_the_one_that_is_built():
      ["model.ffn.hidden_dim (layer 1)=40; it would be 128", "model.residual (layer 0)=False; it would be True"]),
     ("GPT2LMHeadModel", {"model__ffn__bias": False}, ["model.ffn.bias=False; it would be True"]),
     ("GPT2LMHeadModel", GPT2 | {"model__layers__distinct": 1}, ["model.layers.distinct=1; it would be 0"]),
+    ("AlbertForMaskedLM", BERT | {"model__layers__distinct": 1, "model__layers__sharing": "cycle", "model__embedding__dim": 8},
+     ["model.layers.sharing='cycle'; it would be 'sequence'"]),
     ("OpenAIGPTLMHeadModel", {"model__norm__placement": "post"}, ["model.ffn.gelu_approximation='none'; it would be 'tanh'"]),
     ("RobertaForMaskedLM", BERT | {"model__embedding__segments": 1},
      ["pad_token_id=-1: expected the id of a token: positions count from the number after it"]),
