@@ -11,9 +11,9 @@ _DIRECTIONS_RESULT = (
 _DRAWN = (
     "The number depends on the seed and the step, and is the same for all rows, micro-batches and devices; it is "
     "recorded as `train/loops`. Evaluation has r turns, or `model.layers.eval_loops`.",
-    "Operations are counted for r turns. An update runs as many as it draws, and allocates what the backward pass "
-    "keeps for the largest number. Where several runs are trained by one program with `vmap`, each draws a number of "
-    "its own, and all compute the largest.",
+    "Operations are counted for r turns. An update runs as many as it draws, but what the backward pass keeps is "
+    "allocated, and set to 0, for the largest number; with `model.remat=full` that is little. Where several runs are "
+    "trained by one program with `vmap`, each draws a number of its own, and all compute the largest.",
     "All turns are differentiated; Geiping et al. 2025 differentiate the last eight.",
 )
 
