@@ -205,7 +205,7 @@ def drawn(config, seed):
 
 # One of each family, and of each part that tests/layers does not compare: embeddings, heads, stacks.
 FEW = ["gpt", "llama", "ngpt", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
-        "a loop of two layers, reinjected",
+       "a loop of two layers, reinjected",
        "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global"]  # fmt: skip
 OTHER = pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one")
 
