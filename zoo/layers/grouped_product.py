@@ -48,7 +48,7 @@ def grouped_product(
         return by_groups(jnp.pad(x, ((0, small), (0, 0))), w, sizes, (large, small))[: len(x)]
     if platform.capability is not None:
         size = _block_size(len(x), len(w))
-        # XLA of jaxlib 0.11.2 fails to compile a loop over a number of blocks that it can compute beforehand.
+        # XLA of jaxlib 0.11.2 does not compile a loop over a number of blocks that it knows.
         sizes = jax.lax.optimization_barrier(sizes)
         if 2 * len(x) * w.size > (len(x) // size + len(w)) * OPERATIONS_OF_A_TURN:
             return _by_blocks(x, w, sizes, size)

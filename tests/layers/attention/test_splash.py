@@ -117,6 +117,19 @@ def test_outputs_and_gradients_are_those_of_einsum(name, monkeypatch):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=0)
 
 
+def test_sinks_have_a_float32_gradient_in_bfloat16():
+    q, k, v, weights = (jnp.asarray(x, jnp.bfloat16) for x in arrays(2, K, T))
+
+    def loss(sinks, kernel):
+        out = KERNELS[kernel](q, k, v, rows(), Scoring(0.3, sinks=sinks))
+        return (out * weights).sum(dtype=jnp.float32)
+
+    found, exact = (jax.grad(loss)(SINKS, kernel) for kernel in ("splash", "einsum"))
+    # The leaf that an optimizer gets, which jax does not check.
+    assert found.dtype == exact.dtype == jnp.float32
+    np.testing.assert_allclose(found, exact, atol=0.02 * np.abs(exact).max())
+
+
 def test_rows_whose_mask_does_not_follow_from_places_are_refused():
     inputs = arrays(2, K, T)[:3]
     for context, window in (

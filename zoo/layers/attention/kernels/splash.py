@@ -129,7 +129,8 @@ def splash_attention(
         softcap=scoring.softcap or None,
         interpret=(context.platform or Platform.here()).name != "tpu",
     )
-    arrays = {**heads, **_segments(context, B, lengths), "sinks": scoring.sinks}
+    sinks = None if scoring.sinks is None else _with_float32_gradient(scoring.sinks)
+    arrays = {**heads, **_segments(context, B, lengths), "sinks": sinks}
     arrays = {name: x for name, x in arrays.items() if x is not None}
     if context.sharding is not None:
         attend = _on_each_device(context.sharding, attend, arrays)
@@ -174,6 +175,15 @@ def library_attention(
     return jax.vmap(kernel, in_axes=(0, 0, 0, None if segments is None else 0, None))(
         *heads, segments, arrays.get("sinks")
     )
+
+
+@jax.custom_vjp
+def _with_float32_gradient(sinks: Float[Array, " H"]) -> Float[Array, " H"]:
+    """Returns the sinks. jax's kernel gives their gradient in the type of the outputs."""
+    return sinks
+
+
+_with_float32_gradient.defvjp(lambda sinks: (sinks, None), lambda _, change: (change.astype(jnp.float32),))
 
 
 def _segments(context: Context, rows: int, lengths: tuple[int, int]) -> dict[str, Int[Array, "B _"]]:
