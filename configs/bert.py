@@ -20,6 +20,8 @@ and the rate of the first, and with fresh moments of Adam. `base` has 512 tokens
     python train.py --config=configs/bert.py:base-phase1 --workdir=runs/bert-128 python train.py
     --config=configs/bert.py:base-phase2 --config.training.start_from=runs/bert-128
     --workdir=runs/bert-512
+
+As it stands, base fits on 8 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

@@ -7,6 +7,8 @@ Sizes: 9b (9,400,279,040 parameters) and 32b (32,566,081,536); tiny and smoke fo
 the published checkpoints. The report (arXiv:2406.12793) states 10 trillion tokens for the models of 2024,
 whose 9b has norms before the sublayers alone; the authors' page states 15 trillion for 32b. Neither states
 an optimizer, rate, schedule or batch; those of LLaMA 2 stand here, at 4 million tokens per update.
+
+As it stands, 9b fits on 16 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

@@ -14,6 +14,8 @@ head of its own with a bias, 30,000 pieces, packed rows of 128 tokens, 256 of th
 devices), dropout 0.1, AdamW with betas 0.9 and 0.98 and decay 0.1, of biases and norms too, the rate
 0.05 / sqrt(step) after 1,000 steps of warm-up, 500,000 steps. The example reports a loss of 3.127 on
 the test split, which is not held out here.
+
+As it stands, base fits on 8 h100, by `zoo plan`.
 """
 
 from zoo.config import by_role, default, override, sized

@@ -8,6 +8,8 @@ Sizes: 130m (128,989,632 parameters), 370m (368,346,624), 780m (780,161,280), 1.
 128 x 64, one group, twice as many values as the width, a vocabulary of 50,277 padded to 50,288. Training
 is that of the Mamba paper (Gu & Dao 2023, appendix E.2.1), whose recipe Mamba-2 uses: 300 billion tokens
 of the Pile in rows of 2048, and five times the rates of GPT-3, which fall to 1e-5.
+
+As it stands, 130m fits on 8 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

@@ -11,6 +11,8 @@ Stated by the authors' training scripts: rate 3e-4 after 16,000 updates, then as
 betas 0.9 and 0.98, epsilon 1e-9, gradient norm 5, dropout 0.1, label smoothing 0.1, batches as large
 as memory allows, and as many updates as help. Batch and updates here are those of the original
 base model. The objective here is to continue a text; configs/wmt14.py shows how one translates.
+
+As it stands, opus-mt fits on 8 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

@@ -6,6 +6,8 @@ keys, the token itself included.
 Sizes: 7b (7,241,732,096 parameters); tiny and smoke for a CPU. The shape is Table 1 of the paper.
 The paper states no optimizer, schedule, batch or budget; those of LLaMA 2 (Touvron et al. 2023b,
 section 2.2) stand here, at the same 4 million tokens per update.
+
+As it stands, 7b fits on 16 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

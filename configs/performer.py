@@ -11,6 +11,8 @@ figure, without numbers. Not stated: number of updates (here 100,000), schedule,
 optimizer, and the shape beside the three numbers (here pre-norm, GELU, hidden width 4 D, an untied
 head). K ln K = 266 random features, drawn anew every 1000 steps, are the defaults of the code that
 they name.
+
+As it stands, enwik8 fits on 8 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized

@@ -9,6 +9,8 @@ tiny and smoke for a CPU. Rows of 4096 tokens, 4 trillion tokens for 3b and 2 fo
 rates, clipping, decay, warm-ups, ends and initial values are those of the authors' configuration files, as
 are the rows of a device, whose number is that of the report and model cards. The schedule of StableLM 2
 joins a cosine, an inverse root and a linear decay; here it is a cosine.
+
+As it stands, 2-1.6b fits on 16 h100, by `zoo plan`.
 """
 
 from zoo.config import default, override, sized
