@@ -1,4 +1,4 @@
-"""Claims V55 and V56 (Saunshi et al. 2025): layers that are looped over end below the same layers used
+"""Claims V55, V56 (Saunshi et al. 2025): layers that are looped over end below the same layers used
 once, and above as many layers with weights of their own.
 
     zoo run experiments/loops.py
