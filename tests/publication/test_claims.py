@@ -9,11 +9,10 @@ import pytest
 
 from publication.claims_table import read_claims
 from publication.results_index import build
-from tests.support.archives import write_archive
+from tests.support.archives import CLAIM_COLUMNS, write_archive
 from zoo.errors import ConfigError
 from zoo.lab.statistics.sequential import detectable_effect
 
-COLUMNS = "id,experiment,statement,source,page,published,direction,limits"
 CLAIMS = [
     ("A1", "", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
     ("A2", "", "not run", "y 2021", ""),
@@ -30,7 +29,7 @@ def output(tmp_path):
 def write_claims(folder, claims):
     with open(folder / "claims.csv", "w") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS.split(","))
+        writer.writerow(CLAIM_COLUMNS.split(","))
         writer.writerows([*claim, *("",) * (8 - len(claim))] for claim in claims)
 
 
@@ -108,7 +107,7 @@ def test_runs_that_experiments_share_are_counted_once(output):
 def test_a_note_stands_beside_the_verdict(output):
     with open(output / "claims.csv", "w") as file:
         writer = csv.writer(file)
-        writer.writerow([*COLUMNS.split(","), "note"])
+        writer.writerow([*CLAIM_COLUMNS.split(","), "note"])
         writer.writerow([*CLAIMS[0], "of the small one alone"])
         writer.writerow(["S2", "", "two names", "us", "", "", "check", "", ""])
         writer.writerow([*CLAIMS[2], "", "", "", "of a bound alone"])
@@ -154,11 +153,11 @@ def test_damaged_measurements_are_refused(output):
     ("text", "message"),
     [
         ("id,statement\nA1,x\n", "no column direction, experiment, limits, page, published, source"),
-        (f"{COLUMNS}\nA1,,,,,,,\nA1,,,,,,,\n", "A1 is listed more"),
-        (f"{COLUMNS}\nA1,,,,,,,\nA1,one,,,,,,\nA1,one,,,,,,\n", "A1 for one is listed more"),
-        (f"{COLUMNS}\nA1,,,,,,up,\n", "direction up is not for, against, mixed, check or empty"),
-        (f"{COLUMNS}\nA1,one,,,,,,\n", "A1 has no row without an experiment"),
-        (f"{COLUMNS}\nA1,,,,,,,It is small, and short.\n", "A1 has more fields than columns"),
+        (f"{CLAIM_COLUMNS}\nA1,,,,,,,\nA1,,,,,,,\n", "A1 is listed more"),
+        (f"{CLAIM_COLUMNS}\nA1,,,,,,,\nA1,one,,,,,,\nA1,one,,,,,,\n", "A1 for one is listed more"),
+        (f"{CLAIM_COLUMNS}\nA1,,,,,,up,\n", "direction up is not for, against, mixed, check or empty"),
+        (f"{CLAIM_COLUMNS}\nA1,one,,,,,,\n", "A1 has no row without an experiment"),
+        (f"{CLAIM_COLUMNS}\nA1,,,,,,,It is small, and short.\n", "A1 has more fields than columns"),
     ],
 )
 def test_bad_lists_of_claims_are_refused(output, text, message):

@@ -5,8 +5,7 @@ import pytest
 from publication.claims_table import read_claims
 from publication.open_claims import open_claims, write_open_claims
 from publication.sizes import results_by_claim
-from tests.publication.test_claims import COLUMNS
-from tests.publication.test_published_findings import archived
+from tests.support.archives import CLAIM_COLUMNS, archived
 
 EXPERIMENT = """
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
@@ -34,7 +33,7 @@ def folder(tmp_path):
         )
         (tmp_path / f"experiments/{claim.lower()}.py").write_text(text)
     rows = [f"{claim},,statement of {claim},s,,,{way}," for claim, way in (("A1", ""), ("A2", ""), ("A4", "check"))]
-    (tmp_path / "claims.csv").write_text("\n".join([COLUMNS, *rows]) + "\n")
+    (tmp_path / "claims.csv").write_text("\n".join([CLAIM_COLUMNS, *rows]) + "\n")
     return tmp_path
 
 

@@ -7,8 +7,7 @@ import pytest
 from publication.claims_table import read_claims
 from publication.published_findings import write_published_findings
 from publication.sizes import results_by_claim
-from tests.publication.test_claims import COLUMNS
-from zoo.lab.report.archive.results_index import ArchivedResult
+from tests.support.archives import CLAIM_COLUMNS, archived
 
 FIELDS = {
     "A1": ("model.norm.kind", "for", "supported"),
@@ -17,39 +16,6 @@ FIELDS = {
     "A4": ("optimizer.kind", "for", "undecided"),
     "A5": ("model.ffn.bias", "mixed", "supported"),
 }
-
-
-def archived(folder, claim, field, verdict, size="rung1", tuned="fitted"):
-    """Returns a result with two arms of five seeds and six runs of tuning, of 1,000 tokens each."""
-    name = f"{claim.lower()}-{size}"
-    (folder / name).mkdir(parents=True)
-    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 5}
-    contrast = {"contrast": "lower", "claim": "", "a": "x", "b": "y", **sides, "rule": "r", "outcome": "holds"}
-    rows = {
-        "runs": [{"arm": arm, "seed": seed, "tokens": 1000} for arm in "xy" for seed in range(5)],
-        "tuning": [{"arm": arm, "seed": seed} for arm in "xy" for seed in range(3)],
-    }
-    for table, lines in rows.items():
-        with open(folder / name / f"{table}.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]))
-            writer.writeheader()
-            writer.writerows(lines)
-    arms = [
-        {"name": arm, "overrides": {field: arm, "optimizer.learning_rate": arm}, "parameters": 230_000} for arm in "xy"
-    ]
-    result = {
-        "name": name,
-        "claim": {"id": claim, "statement": "s", "source": "t"},
-        "claims": {claim: verdict},
-        "verdict": verdict,
-        "size": size,
-        "seeds": [0, 1, 2, 3, 4],
-        "arms": arms,
-        "tuned": tuned,
-        "tuning": {"field": "optimizer.learning_rate"},
-        "tables": ["runs.csv", "contrasts.csv", "tuning.csv"],
-    }
-    return ArchivedResult(name, claim, result, [contrast], row="", page="")
 
 
 def written(folder, results):
@@ -63,7 +29,7 @@ def page(tmp_path):
     results.append(archived(tmp_path, "A6", "model.dim", "supported", size="tiny", tuned="grid"))
     with open(tmp_path / "claims.csv", "w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS.split(","))
+        writer.writerow(CLAIM_COLUMNS.split(","))
         directions = {claim: direction for claim, (_, direction, _) in FIELDS.items()} | {"A6": "for", "A7": "for"}
         writer.writerows((claim, "", "s", "t", "", "p", way, "") for claim, way in directions.items())
     return written(tmp_path, results)
@@ -96,6 +62,6 @@ def test_the_share_counts_decisions_with_fitted_settings_alone(page):
 
 def test_without_published_results_there_is_no_page(tmp_path):
     result = archived(tmp_path, "A1", "model.norm.kind", "supported")
-    (tmp_path / "claims.csv").write_text(f"{COLUMNS}\nA1,,s,t,,,,\n")
+    (tmp_path / "claims.csv").write_text(f"{CLAIM_COLUMNS}\nA1,,s,t,,,,\n")
     assert written(tmp_path, [result]) is None
     assert not list(tmp_path.glob("*.md"))

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from zoo.lab.report.archive.results_index import ArchivedResult
+
+CLAIM_COLUMNS = "id,experiment,statement,source,page,published,direction,limits"
+"""The first line of claims.csv."""
+
 
 def write_archive(folder: Path) -> Path:
     """Writes one result of the claim A1 into a folder and returns that: three arms, four seeds, the
@@ -61,3 +66,36 @@ def write_archive(folder: Path) -> Path:
         writer.writerow(["without pairs", "", *sides, "", "", "", 0, "a below b", "undecided"])
     (folder / "page.md").write_text("# A page\n")
     return folder
+
+
+def archived(folder, claim, field, verdict, size="rung1", tuned="fitted"):
+    """Returns a result with two arms of five seeds and six runs of tuning, of 1,000 tokens each."""
+    name = f"{claim.lower()}-{size}"
+    (folder / name).mkdir(parents=True)
+    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 5}
+    contrast = {"contrast": "lower", "claim": "", "a": "x", "b": "y", **sides, "rule": "r", "outcome": "holds"}
+    rows = {
+        "runs": [{"arm": arm, "seed": seed, "tokens": 1000} for arm in "xy" for seed in range(5)],
+        "tuning": [{"arm": arm, "seed": seed} for arm in "xy" for seed in range(3)],
+    }
+    for table, lines in rows.items():
+        with open(folder / name / f"{table}.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, list(lines[0]))
+            writer.writeheader()
+            writer.writerows(lines)
+    arms = [
+        {"name": arm, "overrides": {field: arm, "optimizer.learning_rate": arm}, "parameters": 230_000} for arm in "xy"
+    ]
+    result = {
+        "name": name,
+        "claim": {"id": claim, "statement": "s", "source": "t"},
+        "claims": {claim: verdict},
+        "verdict": verdict,
+        "size": size,
+        "seeds": [0, 1, 2, 3, 4],
+        "arms": arms,
+        "tuned": tuned,
+        "tuning": {"field": "optimizer.learning_rate"},
+        "tables": ["runs.csv", "contrasts.csv", "tuning.csv"],
+    }
+    return ArchivedResult(name, claim, result, [contrast], row="", page="")
