@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "lightning attention: decays do not depend on depth",
         LINEAR,
-        "slopes = slopes * (1 - index / (self.num_layers - 1 + 1e-5) + 1e-5)",
+        "slopes = slopes * (1 - index / (depth - 1 + 1e-5) + 1e-5)",
         "slopes = slopes * (1 + 1e-5)",
         RECURRENCE_TESTS,
     ),

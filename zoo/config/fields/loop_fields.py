@@ -23,7 +23,7 @@ LOOP_FIELDS: tuple[Field, ...] = (
             "cycle": "the stored layers are applied in turn, again and again, between `prelude` and `coda`",
         },
         added=True,
-        synonyms=("looped", "looped-layers", "recurrent-depth"),
+        synonyms=("looped", "recurrent-depth"),
     ),
     Field(
         "model.layers.prelude",
