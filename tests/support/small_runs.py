@@ -8,8 +8,8 @@ from pathlib import Path
 from zoo import config as configs
 
 SMALL = {
-    # It is read faster than the standard library.
-    "data.source": f"text:{Path(__file__).parents[2] / 'docs' / 'parity.md'}",
+    # It is read faster than the standard library, and does not change: losses stay what tests expect.
+    "data.source": f"text:{Path(__file__).with_name('small_text.txt')}",
     "model.dim": 32,
     "model.num_layers": 1,
     "data.sequence_length": 16,
