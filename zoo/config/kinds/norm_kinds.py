@@ -564,7 +564,7 @@ PLACEMENT_KINDS = KindTable(
             description=Description(
                 details=(
                     "Each sublayer has two norms, of its output and of the stream. It is the residual connection of "
-                    "nGPT alone, and works with every norm; [the page of nGPT](#ngpt) lists the rest of the model.",
+                    "nGPT alone, and works with every norm; the variant `ngpt` lists the rest of the model.",
                 ),
                 synonyms=("interpolated-residual", "lerp"),
             ),

@@ -58,7 +58,7 @@ FEEDFORWARD_AND_HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
         paper="Loshchilov et al. 2024, section 2.4 (nGPT)",
         details=(
-            "sqrt(D) makes v about 1 where x and the columns of W_gate have length 1, as in [nGPT](#ngpt). With "
+            "sqrt(D) makes v about 1 where x and the columns of W_gate have length 1, as in nGPT. With "
             "another norm it makes v sqrt(D) times larger than without.",
         ),
     ),

@@ -27,7 +27,7 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         source="zoo.layers.attention.head_options:DimensionScale",
         details=(
             "Scores are multiplied by sqrt(K) (`attention.scale`), as products of random vectors of length 1 are "
-            "about 1 / sqrt(K). It is the attention of [nGPT](#ngpt).",
+            "about 1 / sqrt(K). It is the attention of nGPT.",
         ),
     ),
     Variant(
