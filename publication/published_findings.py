@@ -139,7 +139,7 @@ def _share(directed: Sequence[Finding]) -> str:
     low, high = _interval(outcomes[AGREES], decided)
     return (
         f"{decided} {'was' if decided == 1 else 'were'} decided, and {outcomes[AGREES]} of them agree with the source "
-        f"({low:.0%} to {high:.0%} of such decisions, at {_LEVEL:.0%})."
+        f"({_percent(low)} to {_percent(high)} of such decisions, at {_percent(_LEVEL)})."
     )
 
 
@@ -148,13 +148,17 @@ def _interval(agree: int, decided: int) -> tuple[float, float]:
     return found.low, found.high
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def _row(name: str, chosen: Sequence[Finding], output: Path) -> str:
     outcomes = Counter(one.outcome for one in chosen)
     agree, disagree = outcomes[AGREES], outcomes[DISAGREES]
     decided, share = agree + disagree, ""
     if decided:
         low, high = _interval(agree, decided)
-        share = f"{agree} of {decided} ({low:.0%} to {high:.0%})"
+        share = f"{agree} of {decided} ({_percent(low)} to {_percent(high)})"
     runs, tokens = (sum(each) for each in zip(*(_effort(output / one.one.name, one.one.result) for one in chosen)))
     cost = (f"{runs / decided:.0f}", f"{tokens / decided / 1e6:.0f} million") if decided else ("", "")
     return (
