@@ -61,9 +61,9 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             *rows,
             "",
             wrapped(
-                f"These are decoders of {_millions(min(parameters))} to {_millions(max(parameters))} million "
-                "parameters that read 20 tokens or more for each parameter that a token uses, bytes of one text: what "
-                "holds for them may not hold for larger models."
+                f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
+                "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
+                "What holds for them may not hold for larger models."
             ),
         ]
     )

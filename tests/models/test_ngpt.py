@@ -96,7 +96,7 @@ def loss(z, tokens):
 
 @pytest.fixture(scope="module")
 def made():
-    """The config, the model, and values of which the learned factors are not those at first."""
+    """The config, the model, and values whose learned factors differ from the initial ones."""
     config = tiny(FIELDS)
     model, draw = make_model(config), np.random.default_rng(0)
     begun = call(lambda seed: on_unit_spheres(initialise(model, seed), parameter_traits(model)), 0)

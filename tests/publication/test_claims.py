@@ -298,7 +298,7 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
         "| a below b: −0.030 (−0.050 to −0.010) | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
         in page.read_text()
     )
-    assert "These are decoders of 0.2 to 1.2 million parameters" in page.read_text()
+    assert "These models have 0.2 to 1.2 million parameters" in page.read_text()
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
 
 

@@ -48,8 +48,6 @@ def grouped_product(
         return by_groups(jnp.pad(x, ((0, small), (0, 0))), w, sizes, (large, small))[: len(x)]
     if platform.capability is not None:
         size = _block_size(len(x), len(w))
-        # XLA of jaxlib 0.11.2 does not compile a loop over a number of blocks that it knows.
-        sizes = jax.lax.optimization_barrier(sizes)
         if 2 * len(x) * w.size > (len(x) // size + len(w)) * OPERATIONS_OF_A_TURN:
             return _by_blocks(x, w, sizes, size)
     return jax.lax.ragged_dot(x, w, sizes)
@@ -72,6 +70,8 @@ class _Blocks:
     """
 
     def __init__(self, sizes: Int[Array, " E"], size: int):
+        # XLA of jaxlib 0.11.2 does not compile a loop over a number of blocks that it knows.
+        sizes = jax.lax.optimization_barrier(sizes)
         self.sizes, self.size = sizes, size
         self.first_rows = jnp.cumsum(sizes) - sizes
         self.last = jnp.cumsum(-(-sizes // size))

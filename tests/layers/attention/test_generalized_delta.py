@@ -48,7 +48,7 @@ def values_and_gradients(form, tokens, state):
 )
 def test_both_forms_are_one_function_with_one_gradient(dtype, size, decay):
     with jax.enable_x64(dtype == np.float64):
-        # Several chunks, of which the last is not full, and in which documents begin.
+        # Several chunks; the last one is not full, and documents begin inside of them.
         given = drawn(150, dtype, ((0, 31, 64, 70), (100,)), decay)
         forms = (lambda *given: rank_one_by_chunks(*given, size), rank_one_by_token)
         for found, expected in zip(*(values_and_gradients(form, *given) for form in forms), strict=True):

@@ -37,7 +37,7 @@ LAYERS = {
 
 
 def of_two_layers(config, values, x, positions, documents=None):
-    """Two layers in turn, of which the second reads the values of the first."""
+    """Two layers; the second reads the values of the first."""
     published = {}
     for own in values:
         context = Context(jnp.asarray(positions), documents, published=published)
