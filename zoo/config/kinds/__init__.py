@@ -14,9 +14,10 @@ from zoo.config.kinds.feedforward_kinds import (
     unit_kind,
 )
 from zoo.config.kinds.kind import Kind, KindTable, code_of
-from zoo.config.kinds.norm_kinds import NORM_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds.norm_kinds import NORM_KINDS
 from zoo.config.kinds.objective_kinds import OBJECTIVE_KINDS, is_prefix_decoder
 from zoo.config.kinds.optimizer_kinds import OPTIMIZER_KINDS
+from zoo.config.kinds.placement_kinds import PLACEMENT_KINDS
 from zoo.config.kinds.position_kinds import POSITION_KINDS
 from zoo.config.kinds.schedule_kinds import SCHEDULE_KINDS
 
