@@ -35,13 +35,11 @@ class Finding(NamedTuple):
 
     Attributes:
         claim: the row of claims.csv, as it applies to the experiment.
-        experiment: its name, without a size.
         one: the result at the size that counts.
         fitted: whether it is judged with settings fitted in each arm, at a size with enough tokens.
     """
 
     claim: Mapping[str, str]
-    experiment: str
     one: SizedResult
     fitted: bool
 
@@ -70,7 +68,7 @@ def _of_claim(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[
         asked = listed.asked_by(claim, found.name)
         if asked["published"] and asked["direction"] != CHECK and not found.part_of:
             fitted = next((one for _, one in fitted_results(found)), None)
-            yield Finding(asked, found.name, fitted or found.headline, fitted is not None)
+            yield Finding(asked, fitted or found.headline, fitted is not None)
 
 
 def write_published_findings(
