@@ -128,25 +128,38 @@ def block(text: str) -> str:
 
 
 def claim_pages() -> dict[str, str]:
-    """Returns {path in the site: text} of a page for every claim, and of their index: the claim as
-    results/claims.csv has it, and its rows of results/README.md.
+    """Returns {path in the site: text} of a page for the claims about each subject, and of their
+    index: the claims as results/claims.csv has them, and their rows of results/README.md.
     """
-    table, pages, rows = claim_rows(RESULTS), {}, []
+    table, rows = claim_rows(RESULTS), []
+    parts: dict[str, list[str]] = {}
     for claim in read_claims(RESULTS).claims:
         if not (found := table.get(claim["id"], [])):
             raise ValueError(f"results/README.md has no row of claim {claim['id']}: run python -m publication results")
         # The columns are id, claim, source, verdict, effect, size, published and where.
         judged = ["| verdict | effect | size | published | where |", "| --- | --- | --- | --- | --- |"]
         judged += ["| " + " | ".join([*row[3:7], from_results(row[7])]) + " |" for row in found]
-        parts = [f"# {claim['id']}", f"**{claim['statement']}.**", f"Source: {claim['source']}."]
-        parts += ["\n".join(judged)]
-        parts += [f"What could be wrong with it: {claim['limits']}"] * bool(claim["limits"])
-        parts += ["[All claims in one table](../results/README.md)"]
-        pages[f"claims/{claim['id']}.md"] = "\n\n".join(parts) + "\n"
+        path = claim_page(claim["id"])
+        part = parts.setdefault(path, [f"# {PARTS[claim['id'][0]]}", "[All claims in one table](../results/README.md)"])
+        part += [f"## {claim['id']}", f"**{claim['statement']}.**", f"Source: {claim['source']}.", "\n".join(judged)]
+        part += [f"What could be wrong with it: {claim['limits']}"] * bool(claim["limits"])
         verdicts = ", ".join(dict.fromkeys(row[3] for row in found))
-        rows.append(f"| [{claim['id']}]({claim['id']}.md) | {as_cell(claim['statement'])} | {verdicts} |")
+        link = f"{posixpath.basename(path)}#{claim['id'].lower()}"
+        rows.append(f"| [{claim['id']}]({link}) | {as_cell(claim['statement'])} | {verdicts} |")
     listed = "\n".join(["| | claim | verdict |", "| --- | --- | --- |", *rows])
+    pages = {path: "\n\n".join(part) + "\n" for path, part in parts.items()}
     return pages | {"claims/index.md": f"# Claims\n\n{listed}\n"}
+
+
+@functools.cache
+def claims_with_rows() -> frozenset[str]:
+    """Returns the claims that results/README.md has rows of."""
+    return frozenset(claim_rows(RESULTS))
+
+
+def claim_page(claim: str) -> str:
+    """Returns the path in the site of the page with a claim."""
+    return f"claims/{PARTS[claim[0]].lower().replace(' ', '_')}.md"
 
 
 def from_results(cell: str) -> str:
@@ -166,7 +179,7 @@ def one_row_per_claim(markdown: str) -> str:
         rows.append(f"| [{claim}](README.md) | {found[0][1]} | {found[0][2]} | {verdicts} | {effects} |")
     first = next(number for number, line in enumerate(lines) if line.startswith("| | claim | source |"))
     after = next(number for number, line in enumerate(lines[first:], first) if not line.startswith("|"))
-    about = "Here a claim has one row, and a line for each of its rows. Its page has all effects, sizes and published"
+    about = "Here a claim has one row, and a line for each of its rows. Its link leads to effects, sizes and published"
     return "\n".join([*lines[:first], f"{about} values.", "", *rows, *lines[after:]]) + "\n"
 
 
@@ -191,7 +204,7 @@ def in_groups(paths: list[str]) -> list[Any]:
 
 def group_of(path: str) -> str:
     """Returns the title of the group of a page: the part of a variant, the package of a module, the
-    subject of a claim or an experiment; "" for pages of no group.
+    subject of an experiment; "" for pages of no group.
     """
     folder, *inner, name = Path(path).with_suffix("").parts
     if folder == VARIANTS:
@@ -199,8 +212,6 @@ def group_of(path: str) -> str:
     if folder == "api" and name != "index":
         packages = (package for package in PACKAGES if f"{name}.".startswith(f"{package}."))
         return max(packages, key=len, default="Modules")
-    if folder == "claims":
-        return PARTS.get(name[0], "")
     if folder == "experiments" and inner:
         return inner[0].capitalize()
     if (folder == "results" and inner) or (folder == "experiments" and name != "index"):
@@ -271,8 +282,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             page_path = inside.removeprefix("../").removesuffix(".py") + ".md"
             if page_path in generated_pages():
                 return f"[{text}]({posixpath.relpath(page_path, folder or '.')})"
-        if inside == "results/README.md" and f"claims/{text}.md" in generated_pages():
-            return f"[{text}]({posixpath.relpath(f'claims/{text}.md', folder or '.')})"
+        if inside == "results/README.md" and text in claims_with_rows():
+            return f"[{text}]({posixpath.relpath(claim_page(text), folder or '.')}#{text.lower()})"
         if inside == f"{VARIANTS}.md" and f"{VARIANTS}/{anchor}.md" in generated_pages():
             return f"[{text}]({posixpath.relpath(f'{VARIANTS}/{anchor}.md', folder or '.')})"
         if inside.startswith("../"):

@@ -33,6 +33,7 @@ STACKS = {
     "dropping": KINDS | DROPPING | {"model.layers.pattern": ("gated", "narrow"), "model.num_layers": 3},
     "less than a period": {name: value for name, value in KINDS.items() if "gated" not in name} | BATCHNORM | {
         "model.layers.pattern": ("narrow", "plain"), "model.layers.kinds.plain.residual": True, "model.num_layers": 1},
+    "one kind, then another": KINDS | BATCHNORM | {"model.layers.pattern": ("gated",) + ("narrow",) * 3, "model.num_layers": 4},
     "all alike": BATCHNORM | {"model.num_layers": 3},
 }  # fmt: skip
 
@@ -65,7 +66,7 @@ def results(name, scan, remat):
     ("two periods and a rest", True, "none"),
     *(pytest.param(*case, marks=pytest.mark.promise(reason="other stacks, scanned and rematerialised")) for case in (
         ("two periods and a rest", False, "dots"), ("less than a period", True, "none"), ("dropping", True, "products"), ("a kind twice", True, "full"),
-        ("all alike", True, "dots"))),
+        ("one kind, then another", True, "full"), ("all alike", True, "dots"))),
     *(pytest.param(*case, marks=pytest.mark.slow(reason="each stack and each way is compared above")) for case in (
         *((name, True, "none") for name in ("dropping", "a kind twice", "all alike")), ("two periods and a rest", True, "full"), ("dropping", False, "dots"),
         ("two periods and a rest", False, "full"), ("two periods and a rest", True, "dots"), ("dropping", True, "full"),
@@ -135,9 +136,14 @@ def test_pattern_equals_a_uniform_stack_of_its_layers():
 
 @pytest.mark.parametrize(
     ("name", "loops", "remats"),
-    [("two periods and a rest", 1, 3), ("less than a period", 0, 1), ("a kind twice", 1, 3)],
+    [
+        ("two periods and a rest", 2, 3),
+        ("less than a period", 1, 1),
+        ("a kind twice", 3, 3),
+        ("one kind, then another", 2, 2),
+    ],
 )
-def test_whole_periods_are_scanned_and_the_rest_unrolled(name, loops, remats):
+def test_whole_periods_and_neighbours_of_one_kind_are_scanned(name, loops, remats):
     counts = {"scan": 0, "remat2": 0}
 
     def walk(jaxpr):

@@ -158,14 +158,13 @@ def test_groups_of_pages_and_the_table_of_claims(monkeypatch):
         {parts["N"]: [paths[1]]},
         {"Others": [paths[3]]},
     ]
-    groups = [
-        "variants/rope.md",
-        "api/zoo.layers.attention.mask.md",
-        "claims/N10.md",
-        "experiments/heads.md",
-        "api/zoo.md",
-    ]
-    assert [*map(hooks.group_of, groups)] == ["Position", "zoo.layers.attention", parts["N"], parts["A"], "Modules"]
+    groups = ["variants/rope.md", "api/zoo.layers.attention.mask.md", "experiments/heads.md", "api/zoo.md"]
+    assert [*map(hooks.group_of, groups)] == ["Position", "zoo.layers.attention", parts["A"], "Modules"]
+    results = SimpleNamespace(file=SimpleNamespace(src_uri="results/findings.md"))
+    linked = hooks.on_page_markdown("[N10](README.md), [O1](README.md#o1)", results, None, None)
+    pages = [f"../{hooks.claim_page(claim)}#{claim.lower()}" for claim in ("N10", "O1")]
+    assert linked == f"[N10]({pages[0]}), [O1]({pages[1]})"
+    assert all(f"\n## {claim}\n" in hooks.claim_pages()[hooks.claim_page(claim)] for claim in ("N10", "O1"))
     # Equations of variants are set, and what looks like a link in code stays.
     entry = "y = [x; x](E) W_1 / sqrt(x_1 + x_2)"
     own = SimpleNamespace(file=SimpleNamespace(src_uri="variants/x.md"))

@@ -21,6 +21,7 @@ from zoo.layers.norm import Norm
 from zoo.layers.parameter import Statistic
 from zoo.layers.placement import make_block
 from zoo.models.functional import split, stack, statistics_of
+from zoo.models.layer_loops import layer_loops
 from zoo.models.looped_layers import Turns, context_of_turns, scan_turns, turns_of
 
 
@@ -48,8 +49,9 @@ class Stack(nnx.Module):
 
     Identical layers are stored as one stack, [L, ...]; with `layers.pattern`, each kind has its own
     stack, ordered by depth. `scan_layers` only chooses how they run: a `jax.lax.scan` over layers,
-    or over periods of the pattern, which compiles in constant time, or a loop over slices, which is
-    faster per step on a CPU. `remat` names what the backward pass recomputes.
+    over periods of the pattern or over neighbours of one kind, which compiles in constant time, or a
+    loop over slices, which is faster per step on a CPU. `remat` names what the backward pass
+    recomputes.
 
     With n = `layers.distinct` only n blocks are stored, [n, ...], and each is applied L / n times in
     a row: x = f_g(f_g(... x)), by Lan et al. 2020, section 3.1, with n = 1. Its gradient is the sum
@@ -174,22 +176,26 @@ class Stack(nnx.Module):
         return self.placement.hidden_states(x, final_norm, self.config, context)
 
     def _in_order(self, x, layers, state, start, published, new, scannable):
-        """Runs the layers from `start` on: complete periods of the pattern as one loop if layers are
-        scanned, and the others one at a time.
+        """Runs the layers from `start` on: as loops (`layer_loops`) if layers are scanned, otherwise
+        one at a time.
         """
-        period = len(self.pattern)
-        periods = (len(self.kinds) - start) // period if scannable else 0
-        if periods:
-            scan = self._scan_shared if self.uses > 1 else partial(self._scan, start=start, periods=periods)
+        if not scannable:
+            applied = [(index, self._place(index)) for index in range(start, len(self.kinds))]
+            return self._unroll(x, layers, state, applied, published, new)[0]
+        if self.uses > 1:
+            scans = [self._scan_shared]
+        else:
+            scans = [partial(self._scan, loop=loop) for loop in layer_loops(self.kinds, len(self.pattern), start)]
+        for scan in scans:
             x, scanned = scan(x, layers, state, published=published)
             for name, stats in scanned.items():
                 new[name].append(stats)
-        rest = [(index, self._place(index)) for index in range(start + periods * period, len(self.kinds))]
-        return self._unroll(x, layers, state, rest, published, new)[0]
+        return x
 
-    def _scan(self, x, layers, state, start, periods, published):
-        """Runs complete periods of the pattern as one loop, from layer `start` on."""
-        pattern = self.kinds[start : start + len(self.pattern)]
+    def _scan(self, x, layers, state, loop, published):
+        """Runs the layers of a loop."""
+        start, period, periods = loop
+        pattern = self.kinds[start : start + period]
         counts = {name: pattern.count(name) for name in dict.fromkeys(pattern)}
 
         def grouped(name):

@@ -93,7 +93,7 @@ class GatedLinearRecurrence(TokenMixer):
         log_decay = jnp.where(filled[..., None], log_decay, 0)
         rate = jnp.where(filled, self.rate(gated), 0)
         by_head = (jnp.swapaxes(array, 1, 2) for array in (q, k, v, log_decay, rate))
-        return Tokens(*by_head, document_starts(context, *x.shape[:2]))
+        return Tokens(*by_head, document_starts(context, x.shape[1]))
 
     def features(
         self, q: Float[Array, "B T G K"], k: Float[Array, "B T G K"], context: Context
@@ -175,10 +175,13 @@ def unit_length(x: Float[Array, "*leading K"]) -> Float[Array, "*leading K"]:
     return x * jax.lax.rsqrt(jnp.square(x).sum(axis=-1, keepdims=True) + EPSILON)
 
 
-def document_starts(context: Context, rows: int, length: int) -> Bool[Array, "B T"]:
-    """Returns which tokens begin another document than that of the token before."""
+def document_starts(context: Context, length: int) -> Bool[Array, "#B T"]:
+    """Returns which tokens begin another document than that of the token before; one row for all where
+    documents are not kept apart. XLA computes what follows from it when it compiles, for hundreds of
+    rows in minutes.
+    """
     if context.documents is None:
-        return jnp.zeros((rows, length), bool)
+        return jnp.zeros((1, length), bool)
     changes = context.documents[:, 1:] != context.documents[:, :-1]
     return jnp.pad(changes, ((0, 0), (1, 0)))
 

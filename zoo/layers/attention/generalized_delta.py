@@ -51,7 +51,8 @@ class RankOneTokens(NamedTuple):
         erased, added: e and b, the vectors along which the state is read and taken off.
         k, v: key and value that are written.
         log_decay: ln w, between `MIN_LOG_DECAY` and 0.
-        first: whether a document begins with the token, so that the state before it is dropped.
+        first: whether a document begins with the token, so that the state before it is dropped; one
+            row for all, or one for each.
     """
 
     r: Float[Array, "B H T K"]
@@ -60,7 +61,7 @@ class RankOneTokens(NamedTuple):
     k: Float[Array, "B H T K"]
     v: Float[Array, "B H T V"]
     log_decay: Float[Array, "B H T K"]
-    first: Bool[Array, "B T"]
+    first: Bool[Array, "#B T"]
 
 
 def rank_one_by_token(

@@ -45,7 +45,8 @@ class Tokens(NamedTuple):
         q, k, v: queries, keys and values.
         log_decay: ln a, one number for each head (E = 1) or for each element of a key (E = K).
         rate: b.
-        first: whether a document begins with the token, so that the state before it is dropped.
+        first: whether a document begins with the token, so that the state before it is dropped; one
+            row for all, or one for each.
     """
 
     q: Float[Array, "B H T K"]
@@ -53,7 +54,7 @@ class Tokens(NamedTuple):
     v: Float[Array, "B H T V"]
     log_decay: Float[Array, "B H T E"]
     rate: Float[Array, "B H T"]
-    first: Bool[Array, "B T"]
+    first: Bool[Array, "#B T"]
 
 
 class RecurrentState(NamedTuple):
@@ -161,7 +162,7 @@ def _decayed_products(
     x: Float[Array, "B H N C K"],
     k: Float[Array, "B H N C K"],
     total: Float[Array, "B H N C E"],
-    documents: Int[Array, "B 1 N C"],
+    documents: Int[Array, "#B 1 N C"],
 ) -> Float[Array, "B H N C C"]:
     """Returns x_t . (exp(G_t - G_s) * k_s) where s <= t is of the same document, else 0.
 

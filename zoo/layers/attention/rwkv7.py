@@ -165,7 +165,7 @@ class RWKV7(TokenMixer):
         filled = jnp.broadcast_to(context.positions >= 0, shape)[..., None, None]
         added, k, log_decay = (jnp.where(filled, each, 0) for each in (erased * rate, k, log_decay))
         by_head = (jnp.swapaxes(each, 1, 2) for each in (r, erased, added, k, v, log_decay))
-        tokens, cache = RankOneTokens(*by_head, document_starts(context, *shape)), context.cache
+        tokens, cache = RankOneTokens(*by_head, document_starts(context, shape[1])), context.cache
         if cache is not None and self.part in cache.entries:
             y, state = rank_one_by_token(tokens, cache.entries[self.part].state)
         else:
