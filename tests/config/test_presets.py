@@ -29,6 +29,7 @@ SIZE_FIELDS = {
     "model.dim",
     "model.num_layers",
     "mesh.fsdp",
+    "mesh.expert",
     # Counts updates of the budget.
     "optimizer.ademamix_warmup",
     "model.vocab_size",

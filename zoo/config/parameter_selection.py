@@ -28,7 +28,7 @@ ROLES = {
     "scalar": "numbers that act alone: attention sinks, factors on scores, biases by distance, weights of a mixture",
 }
 # Names of dimensions; "layers" is the dimension of stacked layers.
-LOGICAL_AXES = ("vocab", "embed", "mlp", "heads", "kv_heads", "expert", "layers")
+LOGICAL_AXES = ("vocab", "embed", "latent", "mlp", "heads", "kv_heads", "expert", "layers")
 # The parameters that no group selects.
 REST = "rest"
 

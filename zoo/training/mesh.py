@@ -18,6 +18,7 @@ from zoo.models.functional import Params
 LOGICAL_AXIS_RULES = {
     "vocab": TENSOR_AXIS,
     "embed": FSDP_AXIS,
+    "latent": FSDP_AXIS,
     "mlp": TENSOR_AXIS,
     "heads": TENSOR_AXIS,
     "kv_heads": TENSOR_AXIS,

@@ -212,6 +212,15 @@ def test_shard_shapes_on_a_mesh():
     assert layer["attention"]["output"]["kernel"] == (3, 16, 8)
     assert layer["ffn"]["up"]["kernel"] == (3, 8, 64)
     assert layer["ffn_norm"]["scale"] == (3, 32)
+    # Where heads are made of a latent vector, fsdp divides that.
+    narrow = {"model__attention__latent_dim": 8, "model__attention__query_latent_dim": 16}
+    latent = make_model(configs.resolve(small(model__attention__kind="latent", **narrow)))
+    shapes = split(latent)[1]
+    shardings = parameter_shardings(mesh, logical_axes(latent), shapes)
+    held = jax.tree.map(lambda shape, sharding: sharding.shard_shape(shape.shape), shapes, shardings)
+    attention = held["stack"]["layers"]["attention"]
+    assert attention["query"]["kernel"][1] == 16 // 4
+    assert attention["key"]["kernel"][1] == attention["value"]["kernel"][1] == 8 // 4
     # An indivisible vocabulary is not sharded.
     odd = make_model(configs.resolve(small()))
     assert parameter_shardings(mesh, logical_axes(odd), split(odd)[1])["embedding"].shard_shape((257, 32)) == (257, 8)

@@ -65,11 +65,11 @@ class LatentAttention(SoftmaxAttention):
         """Returns W of the queries, W_k and W_v; Q = G = H."""
         attention, initializer = config.attention, kernel_initializer(config)
         K, r, r_query = attention.head_dim, attention.latent_dim, attention.query_latent_dim
-        source, axis = (r_query, None) if r_query else (config.dim, "embed")
+        source, axis = (r_query, "latent") if r_query else (config.dim, "embed")
         return (
             Linear(source, Q * self.key_dim, (axis, "heads"), attention.bias and not r_query, initializer, heads=Q),
-            Linear(r, G * K, (None, "kv_heads"), False, initializer, heads=G),
-            Linear(r, G * self.value_dim, (None, "kv_heads"), False, kernel_initializer(config, gain), heads=G),
+            Linear(r, G * K, ("latent", "kv_heads"), False, initializer, heads=G),
+            Linear(r, G * self.value_dim, ("latent", "kv_heads"), False, kernel_initializer(config, gain), heads=G),
         )
 
     def __call__(
