@@ -97,6 +97,8 @@ def row(statement: Statement, found: Mapping[str, Any], seconds: float) -> Row:
     """
     kernels = found["stages"][-1]["measured"]["kernels"]
     calls = sum(count for name, count in kernels.items() if _ATTENTION.search(name))
+    # "cudnn (kind full)", and what is said after it.
+    attention = ", ".join(dict.fromkeys(line.partition(" (")[0] for line in found["attention"])) or "none"
     cells = (
         statement.name,
         f"{found['parameters']:,}",
@@ -104,7 +106,7 @@ def row(statement: Statement, found: Mapping[str, Any], seconds: float) -> Row:
         f"{found['memory'] / 2**30:.2f}",
         f"{found['limit'] / 2**30:.2f}",
         str(found["parts"]),
-        f"{found['kernel']}, {calls:,.0f} calls" if calls else found["kernel"],
+        f"{attention}: {calls:,.0f} calls" if calls else attention,
         f"{seconds:.0f}",
     )
     return dict(zip(COLUMNS, cells, strict=True))
