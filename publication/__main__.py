@@ -5,6 +5,7 @@ python -m publication results runs/heads --noise  # archive a sweep there, as `z
 python -m publication rejudge                     # judge all archived sweeps by the procedure of today
 python -m publication performance runs/gpu        # GPU measurements into docs/performance.md
 python -m publication error-rates                 # error rates on simulated sweeps
+python -m publication law-coverage                # coverage of the intervals of scaling laws
 python -m publication variants                    # the list of variants, and their costs
 python -m publication recipes                     # the page of published recipes
 python -m publication systems                     # the page of the systems of the lectures
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from publication import (
     error_rates,
+    law_coverage,
     noise_record,
     notebooks,
     performance_page,
@@ -70,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shown.set_defaults(handler=write_notebooks)
     rates = commands.add_parser("error-rates", help="simulate sweeps, and write the tables of docs/comparisons.md")
     rates.set_defaults(handler=write_error_rates)
+    coverage = commands.add_parser("law-coverage", help="simulate ladders, and write the table of docs/scaling_laws.md")
+    coverage.set_defaults(handler=write_law_coverage)
     options = parser.parse_args(arguments)
     return options.handler(options)
 
@@ -143,6 +147,17 @@ def write_error_rates(options: argparse.Namespace) -> int:
     page = ROOT / "docs" / "comparisons.md"
     refresh_page(page)
     print("\n".join(map(str, [*written, page])))
+    return 0
+
+
+def write_law_coverage(options: argparse.Namespace) -> int:
+    """Simulates ladders, writes the coverage of intervals and the table of the page, and prints the
+    paths.
+    """
+    del options
+    written, page = law_coverage.write(), ROOT / "docs" / "scaling_laws.md"
+    refresh_page(page)
+    print(written, page, sep="\n")
     return 0
 
 

@@ -49,9 +49,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from zoo.lab.statistics.paired import ALPHA, spread
+from zoo.lab.statistics.power_law import PowerLaw, fit_power_law
 
 BUDGETS, HORIZON_FREE, DECAYING = "budgets", "horizon-free rate", "decaying rate"
 ON_CURVE, EXTRAPOLATED, NOT_REACHED = "on the curve", "extrapolated", "not reached on this curve"
@@ -59,10 +60,7 @@ ON_CURVE, EXTRAPOLATED, NOT_REACHED = "on the curve", "extrapolated", "not reach
 # The last tenfold of the tokens of a run, after any warm-up.
 FIRST_SHARE = 0.1
 MINIMUM_EVALUATIONS, MINIMUM_BUDGETS = 4, 2
-# With fewer points the asymptote is not fitted: it is 0.
-POINTS_FOR_ASYMPTOTE = 3
 LARGEST_EXTRAPOLATION = 4.0
-EXPONENTS = (0.02, 3.0)
 # Relative error of ln k where the curve is that of runs with a decaying rate. The decoder of size tiny
 # (`zoo.lab.sizes`), trained at one rate for 125, 250, 500 and 1,000 steps, gave ln k of 1.03 to 1.14
 # times its true value, from 0.125 to 4 times the tokens; with a fitted E it was up to 2.4 times. On
@@ -70,60 +68,6 @@ EXPONENTS = (0.02, 3.0)
 SCHEDULE_ERROR = 0.3
 # The gap to a floor needs to be this many standard errors of the baseline wide.
 GAP_IN_ERRORS = 3.0
-
-
-@dataclass(frozen=True)
-class PowerLaw:
-    """L(D) = asymptote + reducible (D / D0)^-exponent."""
-
-    asymptote: float
-    reducible: float
-    exponent: float
-
-    def loss(self, ratio: float) -> float:
-        """Returns L at `ratio` times the tokens D0."""
-        return self.asymptote + self.reducible * ratio**-self.exponent
-
-    def ratio(self, difference: float) -> float:
-        """Returns the D / D0 at which the loss is L(D0) + `difference`; infinite if it never is."""
-        share = 1 + difference / self.reducible
-        if share <= 0:
-            return math.inf
-        return math.exp(min(-math.log(share) / self.exponent, 700.0))
-
-
-def fit_power_law(ratios: np.ndarray, losses: np.ndarray, asymptote: bool = True) -> PowerLaw | None:
-    """Fits losses [P] at P ratios D / D0 by least squares; None unless they fall with the ratio.
-
-    The asymptote is 0 with two points, or if `asymptote` is false.
-    """
-    x, y = np.log(np.asarray(ratios, float)), np.asarray(losses, float)
-    if len(x) < MINIMUM_BUDGETS or not np.isfinite(y).all() or not y[np.argmax(x)] < y[np.argmin(x)]:
-        return None
-
-    fitted = asymptote and len(x) >= POINTS_FOR_ASYMPTOTE
-
-    def solve(exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the sums of squares, E and A, each [N], at N exponents."""
-        u = np.exp(-np.multiply.outer(exponents, x))
-        deviations = u - u.mean(axis=1, keepdims=True)
-        reducible = deviations @ y / (deviations**2).sum(axis=1)
-        lowest = y.mean() - reducible * u.mean(axis=1)
-        at_zero = lowest < 0 if fitted else np.ones(len(u), bool)
-        lowest = np.where(at_zero, 0.0, lowest)
-        reducible = np.where(at_zero, u @ y / (u**2).sum(axis=1), reducible)
-        residuals = y - lowest[:, None] - reducible[:, None] * u
-        return (residuals**2).sum(axis=1), lowest, reducible
-
-    grid = np.geomspace(*EXPONENTS, 60)
-    best = int(np.argmin(solve(grid)[0]))
-    around = np.log([grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]])
-    found = optimize.minimize_scalar(
-        lambda logarithm: float(solve(np.exp([logarithm]))[0][0]), bounds=tuple(around), method="bounded"
-    )
-    exponent = math.exp(float(found.x))
-    _, (lowest,), (reducible,) = solve(np.array([exponent]))
-    return PowerLaw(float(lowest), float(reducible), exponent) if reducible > 0 else None
 
 
 @dataclass(frozen=True)
@@ -154,7 +98,7 @@ class LearningCurve:
         return [self._fit(np.delete(self.losses, seed, axis=0)) for seed in several]
 
     def _fit(self, losses: np.ndarray) -> PowerLaw | None:
-        return fit_power_law(self.tokens / self.budget, losses.mean(axis=0), self.basis != DECAYING)
+        return fit_power_law(self.tokens / self.budget, losses.mean(axis=0), None if self.basis != DECAYING else 0.0)
 
 
 @dataclass(frozen=True)
