@@ -16,7 +16,7 @@ import numpy as np
 
 from zoo.files import write_atomic
 from zoo.lab.statistics.compute_factor import compute_factor
-from zoo.lab.statistics.compute_law import LEAST_SIZES, fit_compute_law
+from zoo.lab.statistics.compute_law import EXPONENTS, LEAST_SIZES, fit_compute_law
 from zoo.lab.statistics.effect_slope import effect_slope
 from zoo.lab.statistics.power_law import PowerLaw, fit_power_law
 from zoo.lab.statistics.size_token_law import SizeTokenLosses, fit_size_token_law
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting(2, 5, "largest"),
-    Setting(3, 3, "largest", bootstrap=True),
+    Setting(3, 3, "largest"),
     Setting(3, 5, "largest", bootstrap=True),
     Setting(3, 5, "next", bootstrap=True),
     Setting(3, 10, "next"),
@@ -143,7 +143,7 @@ def resampled_interval(losses: SizedLosses, target: float, random: np.random.Gen
     found = []
     for _ in range(RESAMPLES):
         means = np.array([random.choice(each, len(each)).mean() for each in values])
-        law = fit_power_law(losses.compute / target, means)
+        law = fit_power_law(losses.compute / target, means, exponents=EXPONENTS)
         found.append(law.loss(1) if law else math.nan)
     low, high = np.nanquantile(found, [0.025, 0.975])
     return float(low), float(high)

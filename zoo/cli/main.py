@@ -19,6 +19,7 @@ GROUPS = {
         "watch": ("zoo.cli.sweeps.watch", "follow active runs in a browser or in the terminal"),
         "report": ("zoo.cli.sweeps.report", "write the report of a sweep"),
         "compare": ("zoo.cli.sweeps.report", "compare any runs on one page"),
+        "law": ("zoo.cli.sweeps.law", "fit laws of loss against compute to sweeps at several sizes"),
         "new": ("zoo.cli.new_file", "write a commented experiment or variant file to start from"),
         "check": ("zoo.cli.check", "check a variant of your own as the built-in ones are checked"),
         "experiments": ("zoo.cli.describe", "list the experiments that come with zoo"),

@@ -96,7 +96,7 @@ def tokens_per_parameter(sweep: SweepResults, arm: str) -> float | None:
 
     None if either is unknown, or if the runs differ in their tokens.
     """
-    total, tokens = total_parameters(sweep, arm), _tokens(sweep.runs_of(arm))
+    total, tokens = total_parameters(sweep, arm), trained_tokens(sweep.runs_of(arm))
     return tokens / total if tokens and total else None
 
 
@@ -111,6 +111,16 @@ def total_parameters(sweep: SweepResults, arm: str, name: str = "total") -> int 
     known = [sweep.arm(arm).parameters, *(run.meta.get("parameters") for run in sweep.runs_of(arm))]
     totals = (found.get(name) for found in known if isinstance(found, dict))
     return next((total for total in totals if isinstance(total, int | float)), None)
+
+
+def trained_tokens(runs: Sequence[RunRecord]) -> float | None:
+    """Returns the training tokens of the finished runs of an arm; None unless all have the same."""
+    found = {
+        next((row["tokens"] for row in reversed(run.rows) if row.get("tokens", 0) > 0), None)
+        for run in runs
+        if run.state == "done"
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def baseline_effects(sweep: SweepResults) -> dict[str, ArmEffect]:
@@ -153,7 +163,7 @@ def arm_effect(
         for name, floor in sweep.floor_scores(baseline, metric).items()
     }
     return ArmEffect(
-        token_factor(curve, bounds, difference.alpha, _tokens(sweep.runs_of(arm))) if curve else None,
+        token_factor(curve, bounds, difference.alpha, trained_tokens(sweep.runs_of(arm))) if curve else None,
         steps_to_loss(sweep, arm, baseline, metric) if curve else None,
         {name: share for name, share in shares.items() if share},
     )
@@ -186,20 +196,10 @@ def baseline_curve(sweep: SweepResults, arm: str, metric: str) -> LearningCurve 
     if not metric.startswith("eval/") or base_name(metric) not in LOSSES:
         return None
     runs = [run for run in sweep.runs_of(arm) if run.state == "done"]
-    budget = _tokens(runs)
+    budget = trained_tokens(runs)
     if not budget:
         return None
     return _curve_of_budgets(sweep, runs, metric, budget) or _curve_within(runs, metric, budget)
-
-
-def _tokens(runs: Sequence[RunRecord]) -> float | None:
-    """Returns the training tokens of the finished runs of an arm; None unless all have the same."""
-    found = {
-        next((row["tokens"] for row in reversed(run.rows) if row.get("tokens", 0) > 0), None)
-        for run in runs
-        if run.state == "done"
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def _curve_of_budgets(sweep: SweepResults, runs: list[RunRecord], metric: str, budget: float) -> LearningCurve | None:
@@ -210,7 +210,7 @@ def _curve_of_budgets(sweep: SweepResults, runs: list[RunRecord], metric: str, b
     for arm in sweep.arms:
         others = [run for run in sweep.runs_of(arm.name) if run.state == "done" and run.config]
         keys = differing_keys([run.config for run in (*runs, *others)]) if others and runs[0].config else ["unknown"]
-        tokens = _tokens(others)
+        tokens = trained_tokens(others)
         if tokens and not set(keys) - allowed:
             finals.setdefault(tokens, final_values(sweep, arm.name, metric))
     finals[budget] = {run.seed: value for run in runs if (value := run.final(metric)) is not None}

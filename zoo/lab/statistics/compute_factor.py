@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from zoo.lab.statistics.compute_law import LEAST_SIZES, ComputeLaw, least, linear_squares, profile_interval
+from zoo.lab.statistics.compute_law import EXPONENTS, LEAST_SIZES, ComputeLaw, least, linear_squares, profile_interval
 from zoo.lab.statistics.effect_slope import difference_weights
 from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.power_law import PowerLaw, fit_power_law
+from zoo.lab.statistics.power_law import fit_power_law
 from zoo.lab.statistics.sized_losses import Estimate, SizedLosses, welch
 
 # Relative error of ln k where E is 0 for want of a third size. For L = E + A C^-a with sizes 16 times
-# apart, a from 0.05 to 0.2 and up to 70 % of the loss irreducible, ln k is 0.72 to 1 times the true one.
+# apart, a from 0.05 to 0.2 and up to 70 % of the loss irreducible, ln k is 0.75 to 1 times the true one.
 LOCAL_SLOPE_ERROR = 0.3
 FROM_LAW, FROM_TWO_SIZES = "law", "two sizes"
 # Ratios beyond these are not told apart from infinite ones.
@@ -60,14 +60,18 @@ class ComputeFactor:
             return "–"
         if value <= self.least:
             return f"< {self.least:.2g}"
-        return f"> {self.most:.2g}" if value >= self.most else f"{value:.2f}"
+        if value >= self.most:
+            return f"> {self.most:.2g}"
+        return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
     @property
     def text(self) -> str:
         """E.g. `1.34 (1.12 to 1.61)`."""
         found = self.factor
-        between = f" ({self.shown(found.low)} to {self.shown(found.high)})" if found.known else ""
-        return self.shown(found.value) + between
+        beyond = found.low == found.high and found.low in (self.least, self.most)
+        if beyond or not found.known:
+            return self.shown(found.value)
+        return f"{self.shown(found.value)} ({self.shown(found.low)} to {self.shown(found.high)})"
 
 
 def compute_factor(
@@ -95,7 +99,7 @@ def compute_factor(
     baseline, differences = paired
     from_law = asymptote is not None or len(baseline.compute) >= LEAST_SIZES
     known = asymptote if from_law else 0.0
-    law = fit_power_law(baseline.compute / target, baseline.means, known)
+    law = fit_power_law(baseline.compute / target, baseline.means, known, EXPONENTS)
     if law is None:
         return None
     weights = difference_weights(differences, target)
@@ -162,8 +166,3 @@ def _widened(found: Estimate) -> Estimate:
         found.value - math.hypot(found.value - found.low, added),
         found.value + math.hypot(found.high - found.value, added),
     )
-
-
-def exact_factor(law: PowerLaw, loss: float) -> float:
-    """Returns the ratio of compute at which a law has a loss."""
-    return law.ratio(loss - law.loss(1))

@@ -28,11 +28,13 @@ import numpy as np
 from scipy import optimize, special
 
 from zoo.lab.statistics.paired import ALPHA
-from zoo.lab.statistics.power_law import EXPONENTS, PowerLaw, fit_power_law
+from zoo.lab.statistics.power_law import PowerLaw, fit_power_law
 from zoo.lab.statistics.sized_losses import Estimate, SizedLosses, quantile, weighted, welch
 
+# Compute grows as the product of parameters and tokens, so that its exponents are small.
+EXPONENTS = (0.002, 3.0)
 LEAST_SIZES, LEAST_SIZES_OF_KNOWN_ASYMPTOTE = 3, 2
-_GRID = np.geomspace(*EXPONENTS, 80)
+_GRID = np.geomspace(*EXPONENTS, 60)
 _ENDS = 1e-6
 
 
@@ -158,7 +160,7 @@ def fit_compute_law(losses: SizedLosses, target: float, asymptote: float | None 
     least_sizes = LEAST_SIZES if asymptote is None else LEAST_SIZES_OF_KNOWN_ASYMPTOTE
     if len(losses.compute) < least_sizes:
         raise ValueError(f"a law of {least_sizes} parameters needs {least_sizes} sizes, not {len(losses.compute)}")
-    law = fit_power_law(losses.compute / target, losses.means, asymptote)
+    law = fit_power_law(losses.compute / target, losses.means, asymptote, EXPONENTS)
     return None if law is None else ComputeLaw(losses, target, law, asymptote)
 
 

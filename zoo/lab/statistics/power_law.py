@@ -1,6 +1,6 @@
 """A loss that falls to an asymptote as a power of a size, be it tokens or compute.
 
-    L(x) = E + A (x / x0)^-b        E >= 0, A > 0, 0.02 <= b <= 3
+    L(x) = E + A (x / x0)^-b        E >= 0, A > 0
 
 This is the form of Hoffmann et al. 2022 (arXiv:2203.15556), equation 10, for one size. For each b, E
 and A are linear, so least squares is a search over b alone.
@@ -37,13 +37,19 @@ class PowerLaw:
         return math.exp(min(-math.log(share) / self.exponent, 700.0))
 
 
-def fit_power_law(ratios: np.ndarray, losses: np.ndarray, asymptote: float | None = None) -> PowerLaw | None:
+def fit_power_law(
+    ratios: np.ndarray,
+    losses: np.ndarray,
+    asymptote: float | None = None,
+    exponents: tuple[float, float] = EXPONENTS,
+) -> PowerLaw | None:
     """Fits losses [P] at P ratios by least squares; None unless they fall with the ratio.
 
     Args:
         ratios: sizes divided by that of reference, above 0.
         losses: at least two.
         asymptote: E, if it is known; None fits it, but takes 0 with two points.
+        exponents: the smallest and the largest b.
     """
     x, y = np.log(np.asarray(ratios, float)), np.asarray(losses, float)
     if len(x) < 2 or not np.isfinite(y).all() or not y[np.argmax(x)] < y[np.argmin(x)]:
@@ -51,9 +57,9 @@ def fit_power_law(ratios: np.ndarray, losses: np.ndarray, asymptote: float | Non
 
     fitted, known = asymptote is None and len(x) >= POINTS_FOR_ASYMPTOTE, asymptote or 0.0
 
-    def solve(exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the sums of squares, E and A, each [N], at N exponents."""
-        u = np.exp(-np.multiply.outer(exponents, x))
+    def solve(trials: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the sums of squares, E and A, each [N], at N values of b."""
+        u = np.exp(-np.multiply.outer(trials, x))
         deviations = u - u.mean(axis=1, keepdims=True)
         reducible = deviations @ y / (deviations**2).sum(axis=1)
         lowest = y.mean() - reducible * u.mean(axis=1)
@@ -63,7 +69,7 @@ def fit_power_law(ratios: np.ndarray, losses: np.ndarray, asymptote: float | Non
         residuals = y - lowest[:, None] - reducible[:, None] * u
         return (residuals**2).sum(axis=1), lowest, reducible
 
-    grid = np.geomspace(*EXPONENTS, 60)
+    grid = np.geomspace(*exponents, 60)
     best = int(np.argmin(solve(grid)[0]))
     around = np.log([grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]])
     found = optimize.minimize_scalar(
