@@ -123,6 +123,7 @@ def coverage_row(setting: Setting, ladders: int, bootstrapped: int) -> dict[str,
             if setting.bootstrap and index < bootstrapped:
                 low, high = resampled_interval(baseline, target, random)
                 hits["bootstrap"] += low <= truth <= high
+    resampled = min(bootstrapped, ladders) if setting.bootstrap else 0
     return {
         "sizes": str(setting.sizes),
         "seeds": str(setting.seeds),
@@ -131,7 +132,7 @@ def coverage_row(setting: Setting, ladders: int, bootstrapped: int) -> dict[str,
         "loss": _per_cent(hits["loss"] / ladders) if setting.sizes >= LEAST_SIZES else "",
         "slope": _per_cent(hits["slope"] / ladders),
         "times the compute": _per_cent(hits["factor"] / ladders),
-        "loss, seeds resampled": _per_cent(hits["bootstrap"] / min(bootstrapped, ladders)) if setting.bootstrap else "",
+        "loss, seeds resampled": _per_cent(hits["bootstrap"] / resampled) if resampled else "",
     }
 
 

@@ -45,6 +45,8 @@ def page(scaling: Scaling) -> Figure:
     for axes in panels:
         axes.axvline(scaling.target, color="0.6", linewidth=0.8, linestyle=":")
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
+        axes.xaxis.set_minor_formatter("")
         axes.set_xlabel("training compute, operations")
         axes.grid(alpha=0.25)
     return drawn

@@ -166,6 +166,7 @@ def test_factors_beyond_what_the_law_may_be_read_are_bounds():
     baseline = noisy(compute, sd=0.005)
     arm = SizedLosses(compute, tuple({s: v - 0.5 for s, v in found.items()} for found in baseline.losses))
     assert compute_factor(baseline, arm, 256.0, 16.0).text == "> 16"
+    assert compute_factor(baseline, arm, 256.0 * 16, 16.0).text == "> 4"
     assert compute_factor(arm, baseline, 256.0, 0.1).text == "< 0.039"
     rising = sized(compute, [[1.0], [1.1], [1.2]])
     assert compute_factor(rising, rising, 256.0, 16.0) is None

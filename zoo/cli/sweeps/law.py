@@ -93,7 +93,7 @@ def _print(found) -> None:
     from rich.text import Text
 
     from zoo.cli.console import make_console
-    from zoo.lab.formatting import difference_columns
+    from zoo.lab.formatting import count, difference_columns
     from zoo.lab.launch.fitted_table import UNLIMITED, print_fitted
 
     console = make_console()
@@ -104,7 +104,7 @@ def _print(found) -> None:
     for size, one in zip(ladder.sizes, ladder.of(ladder.baseline), strict=True):
         per = one.tokens / one.parameters
         line = f"  {size}: {one.compute:.3g} operations, {one.parameters:,.0f} parameters, {per:.1f} tokens for each"
-        console.print(Text(f"{line}, {len(one.losses)} seeds"), soft_wrap=True)
+        console.print(Text(f"{line}, {count(len(one.losses), 'seed')}"), soft_wrap=True)
     slopes = {
         arm.name: difference_columns([(arm.slope.slope.value, arm.slope.slope.low, arm.slope.slope.high)])
         for arm in found.arms

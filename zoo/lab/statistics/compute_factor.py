@@ -33,6 +33,8 @@ from zoo.lab.statistics.sized_losses import Estimate, SizedLosses, welch
 # Relative error of ln k where E is 0 for want of a third size. For L = E + A C^-a with sizes 16 times
 # apart, a from 0.05 to 0.2 and up to 70 % of the loss irreducible, ln k is 0.75 to 1 times the true one.
 LOCAL_SLOPE_ERROR = 0.3
+# Factors up to this, or down to its inverse, are stated however far the target lies.
+ALWAYS_STATED = 4.0
 FROM_LAW, FROM_TWO_SIZES = "law", "two sizes"
 # Ratios beyond these are not told apart from infinite ones.
 _LARGEST = math.log(1e6)
@@ -88,7 +90,7 @@ def compute_factor(
         baseline, arm: at the same sizes, two or more; the compute of each is its own.
         target: C0, of the baseline.
         furthest: the largest extrapolation beyond the sizes, as a ratio of compute; factors are stated
-            as far as the law of the baseline may be read, and beyond only as bounds.
+            as far as the law of the baseline may be read (`ALWAYS_STATED`), and beyond only as bounds.
         asymptote: E of the baseline's law, if it is known.
         alpha: level of the interval.
 
@@ -110,7 +112,7 @@ def compute_factor(
     nearest = int(np.argmin(np.abs(np.log(baseline.compute / target))))
     share = float(baseline.compute[nearest] / arm_compute[nearest])
     lowest, highest = baseline.compute[0] / furthest / target, baseline.compute[-1] * furthest / target
-    bounds = share * float(lowest), share * float(highest)
+    bounds = share * min(float(lowest), 1 / ALWAYS_STATED), share * max(float(highest), ALWAYS_STATED)
     clipped = (float(np.clip(share * math.exp(each), *bounds)) for each in (found.value, found.low, found.high))
     return ComputeFactor(Estimate(*clipped), FROM_LAW if from_law else FROM_TWO_SIZES, *bounds)
 
