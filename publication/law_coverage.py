@@ -1,7 +1,7 @@
 """Coverage of the intervals of scaling laws on simulated sweeps, for docs/scaling_laws.md.
 
 A row of law_coverage.csv is a ladder of sizes 16 times apart in compute, a number of seeds and a
-target. Its numbers are per cent of 1,000 simulated ladders whose 95 % interval contains the true value.
+target. Its numbers are per cent of 1,000 simulated ladders whose 95 % interval has the true value.
 The law and the noise are like those of the sizes `zoo.lab.sizes.RUNGS` on the shared text.
 """
 

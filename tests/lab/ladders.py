@@ -19,7 +19,9 @@ def size_of(steps):
     return tokens, parameters, 6 * parameters
 
 
-def write_sweep(writer, place, *, name="", factor=1.0, tokens_per_parameter=1.0, arms=(BASE, ARM), seeds=SEEDS, **changes):
+def write_sweep(
+    writer, place, *, name="", factor=1.0, tokens_per_parameter=1.0, arms=(BASE, ARM), seeds=SEEDS, **changes
+):
     """Writes a sweep of two arms at a size; all losses follow `LAW`, with a noise that is the same at
     each size.
     """

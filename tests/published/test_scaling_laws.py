@@ -1,7 +1,7 @@
 """Laws and "times the compute" that others have published, from their own numbers.
 
-All are of marin's mixture-of-experts models (github.com/marin-community/marin): losses are Paloma macro
-losses of single runs, compute is in floating-point operations.
+All are of marin's mixture-of-experts models (github.com/marin-community/marin): losses are Paloma
+macro losses of single runs, compute is in floating-point operations.
 """
 
 import math

@@ -15,6 +15,7 @@ from zoo.lab.results.scaling import scaling
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.statistics.power_law import PowerLaw
 
+
 @pytest.fixture
 def folders(writer):
     return [write_sweep(writer, place) for place in range(3)]
@@ -116,7 +117,9 @@ def test_what_cannot_be_fitted_is_one_line(writer, folders, capsys, words, part)
             "score": {"metric": "eval/bits_per_byte"},
         }[words[0]]
         write_sweep(writer, 1, name=words[0], **changes)
-    names = [str(writer.root / word) if not word.startswith("-") and not place else word for place, word in enumerate(words)]
+    names = [
+        str(writer.root / word) if not word.startswith("-") and not place else word for place, word in enumerate(words)
+    ]
     code, out, err = law(capsys, folders[0], *names)
     assert (code, out, len(err.splitlines())) == (2, "", 1), err
     assert part in err

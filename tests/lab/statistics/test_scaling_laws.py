@@ -67,7 +67,8 @@ def test_bounds_are_where_the_profile_of_another_optimiser_reaches_the_threshold
     for place in range(4):
         moved = [
             SizedLosses(
-                compute, tuple({s: v + sign * step * (k == place) for s, v in f.items()} for k, f in enumerate(losses.losses))
+                compute,
+                tuple({s: v + sign * step * (k == place) for s, v in f.items()} for k, f in enumerate(losses.losses)),
             )
             for sign in (1, -1)
         ]

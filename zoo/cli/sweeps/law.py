@@ -37,9 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "largest size, such as 10x (default: 1x)",
     )
     parser.add_argument("--asymptote", metavar="E", type=float, help="E of all laws, if it is known (default: fitted)")
-    parser.add_argument(
-        "--extrapolate", action="store_true", help="allow a target more than 16 times beyond the sizes"
-    )
+    parser.add_argument("--extrapolate", action="store_true", help="allow a target more than 16 times beyond the sizes")
     parser.add_argument("--figure", metavar="FILE", type=Path, help="also draw the laws: a png, svg or pdf file")
     parser.add_argument("--json", action="store_true", help="print the estimates as one JSON object")
     parser.set_defaults(handler=run)

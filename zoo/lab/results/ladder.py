@@ -171,4 +171,5 @@ def _caveats(sweeps: Sequence[SweepResults], names: Sequence[str], found: Sequen
             yield f"{label} has no finished run in {listed(missing)}"
         for sweep, at in zip(sweeps, found, strict=True):
             if (one := at[name]) and len(one.losses) < one.seeds:
-                yield f"{label} has {len(one.losses)} of {one.seeds} seeds in {sweep.folder}; diverged runs do not count"
+                found_seeds = f"{label} has {len(one.losses)} of {one.seeds} seeds in {sweep.folder}"
+                yield f"{found_seeds}; diverged runs do not count"

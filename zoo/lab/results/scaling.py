@@ -1,4 +1,4 @@
-"""What each arm's losses at several sizes say: its law, the slope of its effect, times the compute.
+"""The law of each arm from its losses at several sizes, the slope of its effect, times the compute.
 
 `zoo.lab.statistics` has the estimates. This module chooses what the sizes of a ladder allow, and says
 what they do not.
@@ -27,7 +27,7 @@ DOUBTFUL = 0.05
 
 @dataclass(frozen=True)
 class ScaledArm:
-    """What an arm's sizes say.
+    """The estimates of an arm.
 
     Attributes:
         name: of the arm.
@@ -74,7 +74,8 @@ def scaling(
         ladder: with two sizes or more.
         target: compute of the baseline; None for that of the largest size.
         asymptote: E of all laws, if it is known.
-        extrapolate: whether a target more than `LARGEST_EXTRAPOLATION` times beyond the sizes is allowed.
+        extrapolate: whether the target may lie more than `LARGEST_EXTRAPOLATION` times beyond the
+            sizes.
 
     Raises:
         ConfigError: a target that is too far, or an asymptote that is not below all losses.

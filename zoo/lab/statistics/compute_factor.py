@@ -11,8 +11,9 @@ gain. An arm that spends the compute C_a where the baseline spends C_b is worth 
 **d** is the mean difference, paired by seed, at the size that has the target's compute, or else the
 value of the line through the differences of all sizes (`zoo.lab.statistics.effect_slope`).
 
-**L** is the fitted law from three sizes on. With two its slope at the target is not known: E is 0 then,
-which is a straight line of log L over log C, and e = `LOCAL_SLOPE_ERROR` is added to the interval.
+**L** is the fitted law from three sizes on. With two its slope at the target is not known: E is 0
+then, which is a straight line of log L over log C, and e = `LOCAL_SLOPE_ERROR` is added to the
+interval.
 
 **Interval.** The profile of ln k (`zoo.lab.statistics.compute_law`) over the means of the baseline and
 d, with Welch's variance of the sum of both over seeds, in which they are paired. Of two sizes, the
@@ -31,7 +32,8 @@ from zoo.lab.statistics.power_law import fit_power_law
 from zoo.lab.statistics.sized_losses import Estimate, SizedLosses, welch
 
 # Relative error of ln k where E is 0 for want of a third size. For L = E + A C^-a with sizes 16 times
-# apart, a from 0.05 to 0.2 and up to 70 % of the loss irreducible, ln k is 0.75 to 1 times the true one.
+# apart, a from 0.05 to 0.2 and up to 70 % of the loss irreducible, ln k is 0.75 to 1 times the true
+# one.
 LOCAL_SLOPE_ERROR = 0.3
 # Factors up to this, or down to its inverse, are stated however far the target lies.
 ALWAYS_STATED = 4.0
@@ -47,8 +49,8 @@ class ComputeFactor:
     Attributes:
         factor: k.
         basis: `FROM_LAW` or `FROM_TWO_SIZES`.
-        least, most: the smallest and the largest factor that the sizes can tell; a value or bound equal
-            to one of them lies there or beyond.
+        least, most: the smallest and the largest factor that the sizes can tell; a value or bound
+            equal to one of them lies there or beyond.
     """
 
     factor: Estimate
@@ -121,15 +123,12 @@ def _common_seeds(baseline: SizedLosses, arm: SizedLosses) -> tuple[SizedLosses,
     """Returns the baseline and the differences with the seeds that both have."""
     differences = arm.minus(baseline)
     kept = tuple(
-        {seed: found[seed] for seed in pairs}
-        for found, pairs in zip(baseline.losses, differences.losses, strict=True)
+        {seed: found[seed] for seed in pairs} for found, pairs in zip(baseline.losses, differences.losses, strict=True)
     )
     return replace(baseline, losses=kept), differences
 
 
-def _log_factor(
-    fitted: ComputeLaw, differences: SizedLosses, weights: np.ndarray, d: float, alpha: float
-) -> Estimate:
+def _log_factor(fitted: ComputeLaw, differences: SizedLosses, weights: np.ndarray, d: float, alpha: float) -> Estimate:
     """Returns ln k with its interval by the profile."""
     law, baseline = fitted.law, fitted.losses
     limits = (-_LARGEST, _LARGEST)

@@ -77,7 +77,9 @@ class ComputeLaw:
 
     def loss(self, alpha: float = ALPHA) -> Estimate:
         """Returns the loss at the target."""
-        return self._interval(self.law.loss(1), np.array([1.0, 1.0, 0.0]), self._squares_of_loss, (0.0, math.inf), alpha)
+        return self._interval(
+            self.law.loss(1), np.array([1.0, 1.0, 0.0]), self._squares_of_loss, (0.0, math.inf), alpha
+        )
 
     def loss_at(self, compute: float, alpha: float = ALPHA) -> Estimate:
         """Returns the loss at another compute."""
@@ -96,7 +98,7 @@ class ComputeLaw:
             return Estimate(self.known_asymptote)
         limits, gradient = (0.0, float(self.losses.means.min())), np.array([1.0, 0.0, 0.0])
         if not self.asymptote_is_free:
-            # At its limit no mean moves E; what would move it without the limit tells how large the noise is.
+            # At its limit no mean moves E; what moves it without the limit tells the size of the noise.
             free = ComputeLaw(self.losses, self.target, PowerLaw(_ENDS, self.law.reducible, self.law.exponent))
             return free._interval(0.0, gradient, self._squares_of_asymptote, limits, alpha)
         return self._interval(self.law.asymptote, gradient, self._squares_of_asymptote, limits, alpha)
@@ -222,7 +224,8 @@ def profile_interval(
 
     Args:
         value: its estimate.
-        weights: its influences, each divided by the root of the weight of its observation in `squares`.
+        weights: its influences, each divided by the root of the weight that its observation has in
+            `squares`.
         error: V and df.
         squares: S(g).
         limits: beyond which it cannot lie.
@@ -251,7 +254,7 @@ def _crossing(excess: Callable[[float], float], start: float, step: float, limit
     for _ in range(60):
         outside = min(max(inside + step, limits[0]), limits[1])
         if excess(outside) >= 0:
-            return float(optimize.brentq(excess, inside, outside, xtol=abs(step) * 1e-4)) if outside != inside else outside
+            return float(optimize.brentq(excess, inside, outside, xtol=abs(step) * 1e-4))
         if outside in limits:
             return outside
         inside, step = outside, step * 1.6

@@ -1,6 +1,7 @@
-"""How the effect of an arm changes with compute: a line through paired differences.
+"""The change of an effect with compute: a line through paired differences.
 
-With d_k the mean of the differences arm minus baseline, paired by seed, at size k, and x_k = log10 C_k,
+With d_k the mean of the differences arm minus baseline, paired by seed, at size k, and
+x_k = log10 C_k,
 
     d_k = a + b x_k
 
@@ -31,7 +32,8 @@ class EffectSlope:
 
     Attributes:
         slope: b, nats for ten times the compute.
-        bend_p: two-sided p for differences that lie on a line; NaN with two sizes or without intervals.
+        bend_p: two-sided p for differences that lie on a line; NaN with two sizes or without
+            intervals.
         first, last: the difference at the smallest and at the largest size.
     """
 
@@ -42,7 +44,7 @@ class EffectSlope:
 
     @property
     def trend(self) -> str:
-        """What the interval of the slope says of the size of the effect.
+        """The change of the size of the effect, as the interval of the slope tells it.
 
         `SHRINKS` or `GROWS` where it excludes 0 and the differences at both ends lie on one side;
         `TURNS` where it excludes 0 and they do not; else `UNCLEAR`.

@@ -38,10 +38,7 @@ class PowerLaw:
 
 
 def fit_power_law(
-    ratios: np.ndarray,
-    losses: np.ndarray,
-    asymptote: float | None = None,
-    exponents: tuple[float, float] = EXPONENTS,
+    ratios: np.ndarray, losses: np.ndarray, asymptote: float | None = None, exponents: tuple[float, float] = EXPONENTS
 ) -> PowerLaw | None:
     """Fits losses [P] at P ratios by least squares; None unless they fall with the ratio.
 

@@ -7,16 +7,16 @@ logarithms of E, A, B, the sum over runs of
 
     Huber_delta(log L - LSE(e, a - alpha log N, b - beta log D)),    LSE(z) = log sum_i exp z_i,
 
-is minimised from the best starts of a grid of exponents; the lowest minimum counts. Hoffmann et al. use
-L-BFGS; a trust region has the same minimum after fewer steps. N and D are divided by their geometric
-means, which changes A and B alone. delta is 0.001 as published where every run has a size of
+is minimised from the best starts of a grid of exponents; the lowest minimum counts. Hoffmann et al.
+use L-BFGS; a trust region has the same minimum after fewer steps. N and D are divided by their
+geometric means, which changes A and B alone. delta is 0.001 as published where every run has a size of
 its own. Seeds tell the standard deviation s of log L; then delta is 1.345 s or more, at which the fit
 is 95 % as efficient as least squares under normal noise (Huber 1964). At 0.001 it would be close to a
 fit of medians, which needs half as many runs again.
 
 **Intervals** are those of the delta method: with J the derivatives of the fitted log L by the
-parameters, at P points with n_k runs each, and g those of log L at a target, log L is a weighted sum of
-the means of the points, c = W J (J'W J)^-1 g with W = diag(n), whose variance by Welch
+parameters, at P points with n_k runs each, and g those of log L at a target, log L is a weighted sum
+of the means of the points, c = W J (J'W J)^-1 g with W = diag(n), whose variance by Welch
 (`zoo.lab.statistics.sized_losses`) is divided by 0.95. Hoffmann et al. resample runs; Besiroglu et
 al. 2024 (arXiv:2404.10102) show that their published intervals are far too narrow.
 """
@@ -90,7 +90,8 @@ class SizeTokenLaw:
         """Returns {name: value} of E, A, B, alpha and beta, for N and D as they are."""
         e, a, b, alpha, beta = map(float, self.theta)
         n, d = _centre(self.data.parameters), _centre(self.data.tokens)
-        return dict(zip(NAMES, (math.exp(e), math.exp(a + alpha * n), math.exp(b + beta * d), alpha, beta), strict=True))
+        found = math.exp(e), math.exp(a + alpha * n), math.exp(b + beta * d), alpha, beta
+        return dict(zip(NAMES, found, strict=True))
 
     def loss(self, parameters: float, tokens: float, alpha: float = ALPHA) -> Estimate:
         """Returns the loss of a run with these parameters and tokens."""
@@ -160,8 +161,8 @@ def fit_size_token_law(data: SizeTokenLosses, delta: float | None = None) -> Siz
 
 
 def _starts(x: np.ndarray, y: np.ndarray, losses: np.ndarray) -> list[np.ndarray]:
-    """Returns the best of a grid of exponents, with E, A and B by least squares of the losses, to which
-    they are linear.
+    """Returns the best of a grid of exponents; for each, E, A and B are fitted by least squares of the
+    losses, which are linear in them.
     """
     found = []
     for alpha, beta in itertools.product(_EXPONENTS, _EXPONENTS):

@@ -86,9 +86,7 @@ def welch(combinations: Sequence[np.ndarray]) -> tuple[float, float]:
 
 def weighted(losses: SizedLosses, weights: np.ndarray) -> list[np.ndarray]:
     """Returns the values of each size's seeds times the weight of the size."""
-    return [
-        weight * np.array(list(found.values())) for weight, found in zip(weights, losses.losses, strict=True)
-    ]
+    return [weight * np.array(list(found.values())) for weight, found in zip(weights, losses.losses, strict=True)]
 
 
 def quantile(df: float, alpha: float = ALPHA) -> float:
