@@ -10,7 +10,8 @@ from matplotlib.image import imread
 
 from tests.lab.ladders import ARM, BASE, GAINS, LAW, STEPS, size_of, write_sweep
 from zoo.cli.main import main
-from zoo.lab.results.ladder import read_ladder
+from zoo.cli.sweeps import law as command
+from zoo.lab.results.ladder import Ladder, SizedArm, read_ladder
 from zoo.lab.results.scaling import scaling
 from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.statistics.power_law import PowerLaw
@@ -102,7 +103,7 @@ def test_two_sizes_have_a_slope_and_no_law(folders, capsys):
         (("rung2", "--baseline", "sgd"), "--baseline sgd: no arm has this name"),
         (("rung2", "--asymptote", "9"), "an asymptote of 9 does not lie between 0 and the lowest loss"),
         (("rung2", "--figure", "laws.txt"), "laws.txt"),
-        (("rung1",), "the baseline has the same compute in both"),
+        (("rung1",), "the baseline has the same compute and parameters in both"),
         (("news",), "was trained on text:news.txt"),
         (("other",), "has none of the arms"),
         (("score",), "judges eval/bits_per_byte"),
@@ -174,3 +175,27 @@ def test_longer_rows_are_a_caveat_and_single_seeds_have_no_interval(writer, caps
     assert "note: rows have 128, 256 tokens at different sizes" in out
     assert "a size with one seed tells no noise" in out
     assert " to " not in next(line for line in out.splitlines() if line.startswith(ARM))
+
+
+def test_sizes_with_other_tokens_for_each_parameter_have_the_law_of_both(capsys):
+    def arm(n, d, gain):
+        loss = 1.69 + 406.4 * n**-0.34 + 410.7 * d**-0.28 + gain
+        return SizedArm(6 * n * d, n, d, {seed: loss + 0.001 * each for seed, each in enumerate((-1, 0, 1))}, 3)
+
+    points = sorted(((n, n * r) for n in (1e8, 4e8, 1.6e9) for r in (5, 20, 80)), key=math.prod)
+    arms = {name: tuple(arm(n, d, gain) for n, d in points) for name, gain in ((BASE, 0.0), (ARM, -0.02))}
+    ladder = Ladder("eval/loss", " nats", tuple(map(str, points)), BASE, arms, {BASE: BASE, ARM: ARM}, ())
+    largest = 6 * math.prod(points[-1])
+    found = scaling(ladder, 4 * largest)
+    baseline, other = found.arms
+    assert (baseline.law, other.factor) == (None, None)
+    assert baseline.size_token_law.values["alpha"] == pytest.approx(0.34, rel=1e-3)
+    # Parameters and tokens are twice those of the largest size.
+    n, d = (2 * each for each in points[-1])
+    assert baseline.loss.value == pytest.approx(1.69 + 406.4 * n**-0.34 + 410.7 * d**-0.28, abs=1e-3)
+    assert other.slope.slope.value == pytest.approx(0, abs=1e-9)
+    command._print(found)
+    line = next(row for row in capsys.readouterr().out.splitlines() if row.startswith(BASE))
+    assert "N: 0.340 (" in line
+    assert ", D: 0.2800 (" in line
+    assert command._arm_record(baseline)["size_token_law"]["beta"] == pytest.approx(0.28, rel=1e-3)

@@ -17,7 +17,7 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.size_token_law import SizeTokenLosses
 from zoo.lab.statistics.sized_losses import SizedLosses
 
-# Sizes whose compute differs by less are one.
+# Sizes whose compute and parameters differ by less are one.
 LEAST_STEP = 1.5
 
 
@@ -106,12 +106,7 @@ def read_ladder(sweeps: Sequence[SweepResults], baseline: str | None = None) -> 
         if at_size[names[0]] is None:
             raise ConfigError(f"{sweep.folder}: no finished run of the baseline {first.baseline_arm.label}")
     order = sorted(range(len(sweeps)), key=lambda place: found[place][names[0]].compute)
-    for one, other in itertools.pairwise(order):
-        if found[other][names[0]].compute < LEAST_STEP * found[one][names[0]].compute:
-            raise ConfigError(
-                f"{sweeps[one].folder} and {sweeps[other].folder}: the baseline has the same compute in both, within "
-                f"a factor of {LEAST_STEP:g}; name one folder for each size"
-            )
+    _check_sizes(sweeps, [at_size[names[0]] for at_size in found])
     return Ladder(
         first.metric,
         first.unit(first.metric),
@@ -121,6 +116,16 @@ def read_ladder(sweeps: Sequence[SweepResults], baseline: str | None = None) -> 
         {arm.name: arm.label for arm in first.arms},
         tuple(_caveats(sweeps, names, found)),
     )
+
+
+def _check_sizes(sweeps: Sequence[SweepResults], baselines: Sequence[SizedArm]) -> None:
+    for (sweep, one), (another, other) in itertools.combinations(zip(sweeps, baselines, strict=True), 2):
+        steps = one.compute / other.compute, one.parameters / other.parameters
+        if all(1 / LEAST_STEP < step < LEAST_STEP for step in steps):
+            raise ConfigError(
+                f"{sweep.folder} and {another.folder}: the baseline has the same compute and parameters in both, within "
+                f"a factor of {LEAST_STEP:g}; name one folder for each size"
+            )
 
 
 def _check_alike(sweeps: Sequence[SweepResults]) -> None:

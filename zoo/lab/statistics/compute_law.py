@@ -98,7 +98,7 @@ class ComputeLaw:
             return Estimate(self.known_asymptote)
         limits, gradient = (0.0, float(self.losses.means.min())), np.array([1.0, 0.0, 0.0])
         if not self.asymptote_is_free:
-            # At its limit no mean moves E; what moves it without the limit tells the size of the noise.
+            # At its limit no mean moves E; what moves it without the limit tells how large noise is.
             free = ComputeLaw(self.losses, self.target, PowerLaw(_ENDS, self.law.reducible, self.law.exponent))
             return free._interval(0.0, gradient, self._squares_of_asymptote, limits, alpha)
         return self._interval(self.law.asymptote, gradient, self._squares_of_asymptote, limits, alpha)
