@@ -123,8 +123,8 @@ def _check_sizes(sweeps: Sequence[SweepResults], baselines: Sequence[SizedArm]) 
         steps = one.compute / other.compute, one.parameters / other.parameters
         if all(1 / LEAST_STEP < step < LEAST_STEP for step in steps):
             raise ConfigError(
-                f"{sweep.folder} and {another.folder}: the baseline has the same compute and parameters in both, within "
-                f"a factor of {LEAST_STEP:g}; name one folder for each size"
+                f"{sweep.folder} and {another.folder}: the baseline has the same compute and parameters in both, "
+                f"within a factor of {LEAST_STEP:g}; name one folder for each size"
             )
 
 
