@@ -165,6 +165,22 @@ def test_tokens_that_do_not_follow_parameters_allow_no_law_of_compute(writer, ca
     assert arm.split()[-1] == "–"
 
 
+def test_losses_that_rise_have_no_law(writer, capsys):
+    found = [write_sweep(writer, place, name=f"size{place}") for place in range(3)]
+    for place, folder in enumerate(found):
+        for path in folder.glob("*/metrics.jsonl"):
+            row = {
+                "step": STEPS[place],
+                "tokens": size_of(STEPS[place])[0],
+                "eval/loss": 1.0 + place + 0.1 * len(path.parts),
+            }
+            path.write_text(json.dumps(row) + "\n")
+    code, out, _ = law(capsys, *found)
+    assert code == 0
+    assert f"note: {BASE}: its losses do not fall with compute, so that it has no law" in out
+    assert f"note: the losses of {BASE} do not fall with compute, so that nothing is worth a multiple of it" in out
+
+
 def test_longer_rows_are_a_caveat_and_single_seeds_have_no_interval(writer, capsys):
     found = [write_sweep(writer, place, seeds=(0,)) for place in range(3)]
     for path in found[2].glob("*/config.json"):

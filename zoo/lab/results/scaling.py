@@ -158,6 +158,8 @@ def _notes(
             yield f"{arm.label}: the differences do not lie on a line (p = {arm.slope.bend_p:.2g})"
         if proportionate and arm.law is None and len(ladder.of(arm.name)) >= LEAST_SIZES:
             yield f"{arm.label}: its losses do not fall with compute, so that it has no law"
+    if proportionate and any(arm.slope is not None and arm.factor is None for arm in arms):
+        yield f"the losses of {arms[0].label} do not fall with compute, so that nothing is worth a multiple of it"
     if any(len(one.losses) < 2 for arm in ladder.arms for one in ladder.of(arm)):
         yield "a size with one seed tells no noise: estimates that need it have no interval"
 
