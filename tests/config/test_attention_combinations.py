@@ -13,6 +13,14 @@ from tests.fields.refused_configs import (
     check_refused,
 )
 
+KEYS, OF_READER = "model.attention.keys_from", "model.layers.kinds.reader.attention"
+READER = {
+    "model.layers.pattern": ("own", "reader"),
+    "model.layers.kinds.own.residual": True,
+    f"{OF_READER}.keys_from": "own",
+}
+NO_POSITIONS = {"model.position.kind": "none"}
+
 
 @pytest.mark.parametrize(
     ("changes", "words"),
@@ -53,6 +61,36 @@ from tests.fields.refused_configs import (
             ["model.attention.implementation=einsum has no effect", "softmax"],
         ),
         ({"model.attention.features": 8}, ["model.attention.features=8 has no effect", "performer"]),
+        # Keys and values of earlier layers
+        ({KEYS: "own"}, [f"{KEYS}='own'", "model.layers.pattern, which is empty"]),
+        (
+            ENCODER_DECODER | {"model.decoder.attention.keys_from": "own"},
+            ["model.decoder.attention.keys_from='own'", "model.layers.pattern, which is empty"],
+        ),
+        (
+            READER | {f"{OF_READER}.keys_from": "owner"},
+            ["keys_from='owner' is no kind of layers", "it has own, reader"],
+        ),
+        (READER | {f"{OF_READER}.keys_from": "reader"}, ["kind reader read keys and values too"]),
+        (READER | {"model.layers.pattern": ("reader", "own")}, ["has reader before own", "put own first"]),
+        (
+            READER | {f"{OF_READER}.window": 4},
+            ["model.attention.window is 4 in layers of kind reader and 0", "kind own", "the same"],
+        ),
+        (
+            READER | {"model.position.kind": "rope", "model.layers.kinds.reader.position.theta": 50.0},
+            ["model.position.theta is 50.0 in layers of kind reader"],
+        ),
+        (READER | {f"{OF_READER}.num_kv_heads": 2}, ["model.attention.num_kv_heads is 2", "kind own"]),
+        (
+            LONGFORMER | READER | {"model.attention.global_projections": True},
+            ["keys_from='own'", "global_projections=true"],
+        ),
+        (READER | {"model.convolution.kind": "kv_shift"}, ["shifts keys and values", "reader.convolution.kind=none"]),
+        *(
+            (READER | NO_POSITIONS | {"model.attention.kind": kind}, [f"{kind} cannot be combined with {KEYS}=own"])
+            for kind in ("performer", "latent", "value_residual", "value_embedding", "gated_delta", "gated_convolution")
+        ),
         # What a kernel cannot do
         ({"model.attention.implementation": "rows", "model.attention.dropout": 0.1}, ["rows", "dropout=0.1", "einsum"]),
         (

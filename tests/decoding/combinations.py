@@ -96,6 +96,9 @@ DECODERS = {
     "value residual": {"model.attention.kind": "value_residual", "model.attention.value_mix_learned": True, "model.num_layers": 3,
                        "model.attention.window": 3},
     "value embedding": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 3},
+    "keys and values of the layer before, scanned": {
+        "model.layers.pattern": ("own", "reader"), "model.num_layers": 4, "model.position.kind": "rope", "model.attention.num_kv_heads": 2,
+        "model.layers.kinds.own.residual": True, "model.layers.kinds.reader.attention.keys_from": "own", "model.scan_layers": True},
     "layers of shared weights": {"model.layers.distinct": 2, "model.num_layers": 4, "model.position.kind": "rope", "model.scan_layers": True},
     "a loop with more turns than in training": {
         "model.layers.distinct": 3, "model.layers.sharing": "cycle", "model.layers.prelude": 1, "model.layers.reinjection": True,

@@ -118,6 +118,12 @@ HUB = {"data.source": hub, "data.document_separator": "", "data.hub.streaming": 
 NEEDS = {
     "model.layers.pattern": {"model.num_layers": 2},
     "model.layers.distinct": {"model.num_layers": 2},
+    "model.attention.keys_from": {
+        "model.num_layers": 2,
+        "model.layers.pattern": ("own", "reader"),
+        "model.layers.kinds.own.attention.keys_from": "",
+        "model.layers.kinds.reader.residual": True,
+    },
     "model.layers.sharing": {"model.num_layers": 4, "model.layers.distinct": 2},
     **{f"model.layers.{name}": LOOPED for name in ("prelude", "coda", "reinjection", "loop_draws", "eval_loops")},
     "model.embedding.dim": {"model.tie_embeddings": False},
@@ -295,6 +301,7 @@ OTHER_VALUES = {
     "model.position.scaling.high": 16.0,
     "model.position.buckets": 16,
     "model.attention.num_kv_heads": 2,
+    "model.attention.keys_from": "own",
     "model.attention.head_dim": 8,
     "model.attention.scale": 0.7,
     "model.attention.num_query_heads": 2,

@@ -29,6 +29,8 @@ BUCKETS = ("model.position.buckets", "model.position.max_distance", "model.posit
 EMBEDDED = ("model.position.max_length", "model.position.offset", "model.position.endpoint")
 GLOBAL = ("model.attention.global_tokens", "model.attention.global_projections")
 CROSS = "model.attention.cross_kv_heads"
+# It names a kind of layers, and the patterns here have none that it could be.
+KEYS = "model.attention.keys_from"
 # Only a decoder has an order to forget in, or to convolve in.
 FORGETTING = "model.attention.forget_bias"
 # Kinds of attention that cannot read an encoder's output.
@@ -51,16 +53,26 @@ CHOICE = "model.ffn.experts.choice"
 REFUSED = {
     # Positions added to the embedding belong to no layer, and kinds of layers have their own tables
     # or share one. An encoder-decoder has no kinds of layers, so they have no cross-attention.
-    (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS},
-    (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS},
-    ("model.encoder", True): {CROSS, FORGETTING, *STATES, "model.convolution.kind", *TAPS},
+    (f"{KINDS}.one", True): {*EMBEDDED, "model.position.shared", CROSS, KEYS},
+    (f"{KINDS}.one", False): {*EMBEDDED, *BUCKETS, CROSS, KEYS},
+    ("model.encoder", True): {CROSS, KEYS, FORGETTING, *STATES, "model.convolution.kind", *TAPS},
     # A window of the whole model would mean different things on the two sides.
-    ("model.encoder", False): {*GLOBAL, CROSS, "model.attention.dilations", FORGETTING, *STATES, *WITHOUT_CROSS, *TAPS},
+    ("model.encoder", False): {
+        *GLOBAL,
+        CROSS,
+        KEYS,
+        "model.attention.dilations",
+        FORGETTING,
+        *STATES,
+        *WITHOUT_CROSS,
+        *TAPS,
+    },
     # Early tokens of a decoder must not see later ones; parallel blocks have no place for
     # cross-attention, and neither of these kinds of attention supports it.
-    ("model.decoder", True): {"model.parallel", *GLOBAL, FORGETTING, *STATES, CHOICE, *WITHOUT_CROSS},
+    ("model.decoder", True): {"model.parallel", KEYS, *GLOBAL, FORGETTING, *STATES, CHOICE, *WITHOUT_CROSS},
     ("model.decoder", False): {
         "model.parallel",
+        KEYS,
         *GLOBAL,
         "model.attention.dilations",
         FORGETTING,

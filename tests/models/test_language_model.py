@@ -100,6 +100,14 @@ MODELS = {
     "value embedding in turn": {"model.layers.pattern": "own,plain", "model.num_layers": 4, "model.scan_layers": True,
         "model.layers.kinds.own.attention.kind": "value_embedding", "model.layers.kinds.own.attention.num_kv_heads": 2,
         "model.layers.kinds.own.attention.value_gate_channels": 3, "model.layers.kinds.plain.attention.num_kv_heads": 4},
+    "keys and values of the layer before, scanned": {"model.layers.pattern": "own,reader", "model.num_layers": 5, "model.scan_layers": True,
+        "model.layers.kinds.own.residual": True, "model.layers.kinds.reader.attention.keys_from": "own", "model.position.kind": "rope",
+        "model.attention.num_kv_heads": 2, "model.attention.qk_norm": "head"},
+    "last layers with keys and values of two earlier ones": {
+        "model.layers.pattern": "local,global,local_reader,global_reader", "model.num_layers": 6, "model.position.kind": "rope",
+        "model.attention.num_kv_heads": 1, "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.global.position.theta": 50.0,
+        "model.layers.kinds.local_reader.attention.window": 3, "model.layers.kinds.local_reader.attention.keys_from": "local",
+        "model.layers.kinds.global_reader.attention.keys_from": "global", "model.layers.kinds.global_reader.position.theta": 50.0},
     "value embedding, no gate": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 0},
     "dense, then experts, scanned": {"model.layers.pattern": "dense,sparse", "model.num_layers": 4, "model.scan_layers": True,
         "model.ffn.kind": "moe", "model.ffn.experts.shared_dim": 5, "model.ffn.experts.scores": "sigmoid", "model.ffn.experts.bias_rate": 0.1,
@@ -206,7 +214,8 @@ def drawn(config, seed):
 # One of each family, and of each part that tests/layers does not compare: embeddings, heads, stacks.
 FEW = ["gpt", "llama", "ngpt", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
        "a loop of two layers, reinjected",
-       "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global"]  # fmt: skip
+       "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global",
+       "keys and values of the layer before, scanned"]  # fmt: skip
 OTHER = pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one")
 
 

@@ -267,12 +267,26 @@ def clipped(config, x):
 
 
 def attention_row(
-    config, params, x, source, queries, keys, seen, length, cross, table, prefix="", documents=None, mix=lambda v: v
+    config,
+    params,
+    x,
+    source,
+    queries,
+    keys,
+    seen,
+    length,
+    cross,
+    table,
+    prefix="",
+    documents=None,
+    mix=lambda v: v,
+    kept=None,
 ):
     """Attention of one row before the output matrix: x [T, D] at positions `queries` reads `source`
     [S, D] at positions `keys`. `length` is that of the longest row; `table` is the bias table that
     all layers share; `prefix` "global_" selects the projections of global tokens; `mix` transforms
-    the values.
+    the values. Rotated keys and values are those in `kept`, or if that is empty they are put there
+    (Brandon et al. 2024, section 3.1).
     """
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
 
@@ -285,22 +299,24 @@ def attention_row(
     if config.attention.kind == "latent":
         (q, k, v), first = expanded(config, params, x), K
     else:
-        q, k, v = (
+        q, *own = (
             clipped(config, mixed(name, linear(params[prefix + name], y))).reshape(len(y), -1, K)
-            for name, y in (("query", x), ("key", source), ("value", source))
+            for name, y in (("query", x), *([] if kept else [("key", source), ("value", source)]))
         )
+        k, v = own or (kept["key"], kept["value"])
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)
     if config.attention.qk_norm != "none":
-        q, k = head_norm(config, params.get("query_norm", {}), q), head_norm(config, params.get("key_norm", {}), k)
+        q = head_norm(config, params.get("query_norm", {}), q)
+        k = k if kept else head_norm(config, params.get("key_norm", {}), k)
     q, v = np.stack([q[:, h * q.shape[1] // H] for h in range(H)], axis=1), mix(v)
-    if config.attention.kind == "differential":
+    if config.attention.kind == "differential" and not kept:
         v = paired_values(v)
     kind, added = "none" if cross else position.kind, {}
     if kind == "rope":
         frequencies, factor = schemes.rope(position, q.shape[2] - first, length)
-        for heads, places in ((q, queries), (k, keys)):
+        for heads, places in ((q, queries), *([] if kept else [(k, keys)])):
             for t, h in np.ndindex(heads.shape[:2]):
                 heads[t, h, first:] = schemes.rotate(
                     heads[t, h, first:], places[t], frequencies, position.layout, factor
@@ -309,9 +325,11 @@ def attention_row(
         # Loshchilov et al. 2024, section 2.3; the vector of a key head is also that of its queries.
         s = np.sqrt(x.shape[1]) * params["dimension_scale"]["stored"].reshape(-1, K)
         q = np.stack([q[:, h] * s[h * len(s) // H] for h in range(H)], axis=1)
-        k = np.stack([k[:, g] * s[g] for g in range(len(s))], axis=1)
+        k = k if kept else np.stack([k[:, g] * s[g] for g in range(len(s))], axis=1)
     if config.attention.ssmax:
         q = lengthened(q, params["length_factor"]["s"], seen)
+    if kept == {}:
+        kept.update(key=k, value=v)
     score = np.zeros((H, len(x), len(source)))
     for t, query in enumerate(queries):
         for s, key in enumerate(keys):
@@ -387,9 +405,13 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
                 ]
             )
             mix = partial(mixed_values, config, params, x[b], rows, b)
+            source, mine = config.attention.keys_from, rows.keys.setdefault((rows.kind, b), {})
+            if not source:
+                mine.clear()
             attended = attention_row(
-                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix
-            )
+                config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix,
+                kept=rows.keys[source, b] if source else mine,
+            )  # fmt: skip
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")
                 attended[(places >= 0) & (places < first)] = other[(places >= 0) & (places < first)]

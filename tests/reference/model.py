@@ -164,7 +164,13 @@ def tower(config, params, x, rows, segments=None, sides=None):
             kind = pattern[index % len(pattern)]
             number = seen[kind] = seen.get(kind, -1) + 1
             x = block(
-                overlaid(config, config.layers.kinds[kind]), layer(layers[kind], number), x, rows, table, sides, **place
+                overlaid(config, config.layers.kinds[kind]),
+                layer(layers[kind], number),
+                x,
+                replace(rows, kind=kind),
+                table,
+                sides,
+                **place,
             )
         else:
             x = block(config, layer(layers, stored), x, rows, table, sides, **place)
@@ -206,7 +212,7 @@ def head(config, params, hidden, rows=None):
 
 def hidden_states(config, params, tokens, rows, segments=None):
     """A decoder or an encoder up to the head: [B, T] to [B, T, D]."""
-    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={})
+    rows = replace(rows, causal=config.architecture == "decoder", tokens=tokens, values={}, keys={})
     return tower(config, params, embed(config, params, tokens), rows, segments)
 
 
@@ -233,8 +239,8 @@ def encoder_decoder_logits(config, params, source, targets, source_rows, rows):
     for name in ("encoder", "decoder"):
         sides[name] = overlaid(config, {**config.get(name, {}), "architecture": name})
     depths = sides["encoder"].num_layers, sides["decoder"].num_layers
-    source_rows = replace(source_rows, causal=False, tokens=source, values={})
-    rows = replace(rows, causal=True, tokens=targets, values={})
+    source_rows = replace(source_rows, causal=False, tokens=source, values={}, keys={})
+    rows = replace(rows, causal=True, tokens=targets, values={}, keys={})
     table = "embedding" if config.embedding.shared else "source_embedding"
     memory = tower(sides["encoder"], params["encoder"], embed(config, params, source, table), source_rows, sides=depths)
     rows = replace(rows, memory=memory, memory_positions=source_rows.positions)

@@ -11,8 +11,9 @@ class Rows:
     """The context of B rows of T tokens: positions [B, T] (-1 is an empty slot), documents [B, T]
     or None, whether the mask is causal and the length of the prefix that is not; the memory [B, S,
     D] that cross-attention reads, and its positions [B, S]; whether batch normalisation uses the
-    batch, and the (mean, unbiased variance) of each of its calls; the tokens [B, T], and the
-    attention values of the first layer by row.
+    batch, and the (mean, unbiased variance) of each of its calls; the tokens [B, T], the attention
+    values of the first layer by row, the kind of the layer that reads the rows, and the keys and
+    values of the last layer of each kind, by kind and row.
     """
 
     positions: np.ndarray
@@ -25,6 +26,8 @@ class Rows:
     moments: list = field(default_factory=list)
     tokens: np.ndarray | None = None
     values: dict = field(default_factory=dict)
+    kind: str = ""
+    keys: dict = field(default_factory=dict)
 
 
 def overlaid(config, changes=None):

@@ -164,6 +164,8 @@ class Context(ForwardMode):
             vectors of their own; None outside of it.
         published: what the stack's first layer published, by name; in that layer a dict that takes
             it. None in stacks without such layers.
+        key_values: in a layer whose keys and values later layers read (`attention.keys_from`), a list
+            that takes them; in these later layers what it took; None elsewhere.
         kernels: list that collects which implementation each layer chooses for its scores, of which
             only shapes are computed then; None (the default) disables it.
         group_sizes: inside of experts, whose input is one row for each assignment, in the order of the
@@ -188,6 +190,7 @@ class Context(ForwardMode):
     embedding: Float[Array, "N L D"] | None = None
     tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
+    key_values: Any = None
     kernels: list[Any] | None = None
     group_sizes: Int[Array, " E"] | None = None
     group_room: int = 0

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -15,29 +14,15 @@ from zoo.config import ResolvedConfig, layer_kind, stored_layers
 from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.layers.activation_record import squares
 from zoo.layers.attention import SharedScores
-from zoo.layers.attention.kernels.fused import FUSED_OUTPUT
 from zoo.layers.context import Context
 from zoo.layers.norm import Norm
 from zoo.layers.parameter import Statistic
 from zoo.layers.placement import make_block
+from zoo.models.earlier_layers import Earlier, Left
 from zoo.models.functional import split, stack, statistics_of
 from zoo.models.layer_loops import layer_loops
 from zoo.models.looped_layers import Turns, context_of_turns, scan_turns, turns_of
-
-
-def keep_products(primitive: Any, *_: Any, **parameters: Any) -> bool:
-    """Returns whether the result of an operation is kept for the backward pass: outputs of linear
-    maps, and what a fused attention keeps itself, but no scores of all pairs of tokens.
-
-    Products with batch dimensions are those of attention.
-    """
-    if primitive.name == "dot_general":
-        _, (batch, _) = parameters["dimension_numbers"]
-        return not batch
-    return "dot_product_attention" in primitive.name or parameters.get("name") == FUSED_OUTPUT
-
-
-REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_saveable, "products": keep_products}
+from zoo.models.rematerialisation import REMAT_POLICIES
 
 
 class Kinds(nnx.Module):
@@ -68,6 +53,10 @@ class Stack(nnx.Module):
     stream or several. The norm after the last layer is given, because `Block.hidden_states` says what
     it reads.
 
+    With `attention.keys_from` each layer whose kind is named leaves its keys and values, and the
+    layers after it read the last ones (Brandon et al. 2024). In a period of the pattern a layer is
+    read after it only, so that nothing is carried from one scanned period to the next.
+
     If a part of a block publishes arrays (a class attribute `publishes` with their names, see
     `Context.publish`), the first layer runs before the scan, and all later ones get its arrays.
     Shared layers run unrolled then.
@@ -80,6 +69,7 @@ class Stack(nnx.Module):
         self.scan, self.remat = config.scan_layers, config.remat
         self.pattern = pattern or ("",)
         self.kinds = tuple(self.pattern[layer % len(self.pattern)] for layer in range(depth))
+        self.keys_from = tuple((name, layer_kind(config, name).attention.keys_from) for name in dict.fromkeys(pattern))
         self.uses = 1
         self.loops = config.layers.sharing == "cycle"
         if not pattern:
@@ -98,6 +88,10 @@ class Stack(nnx.Module):
     def _place(self, layer: int) -> int:
         """Returns the place of a layer's weights in the stack of its kind."""
         return self.kinds[:layer].count(self.kinds[layer]) // self.uses
+
+    def _places(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Returns some layers, each with the place of its weights."""
+        return [(layer, self._place(layer)) for layer in range(start, end)]
 
     def _blocks(self) -> dict[str, nnx.Module]:
         return {name: getattr(self.layers, name) if name else self.layers for name in dict.fromkeys(self.kinds)}
@@ -130,15 +124,15 @@ class Stack(nnx.Module):
 
         own_context = context_of_turns(turns, context)
 
-        def apply(x, values, index, published, name):
+        def apply(x, values, index, earlier, name):
             block = nnx.merge(graphs[name], *values)
-            first = publishing and published is None
-            readable = None if published is None else MappingProxyType(published)
+            first = publishing and earlier.published is None
             layer_context = replace(
                 own_context().layer(index).kind(name),
                 record={} if recording else None,
                 losses={} if collecting else None,
-                published={} if first else readable,
+                published={} if first else earlier.readable(),
+                key_values=earlier.for_layer(name, dict(self.keys_from)),
             )
             # At both ends, so that forward and backward pass gather weights and not activations.
             x = context.shard_rows(block(context.shard_rows(x), layer_context, shared))
@@ -148,51 +142,66 @@ class Stack(nnx.Module):
                 if context.record_arrays:
                     layer_context.record["states"] = states
             after = statistics_of(block), layer_context.record, layer_context.losses
-            return x, after, layer_context.published if first else None
+            return x, after, Left.by_layer(layer_context, first)
 
         def with_remat(name):
-            def layer(x, values, index, published=None):
-                return apply(x, values, index, published, name)
-
+            layer = partial(apply, name=name)
             # A cache is written in place, which checkpointing does not allow, and has no gradient.
-            if self.remat == "none" or context.cache is not None:
-                return layer
-            return jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
+            if self.remat != "none" and context.cache is None:
+                layer = jax.checkpoint(layer, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan)
+
+            def and_then(x, values, index, earlier):
+                x, after, left = layer(x, values, index, earlier)
+                return x, after, earlier.following(left, name)
+
+            return and_then
 
         layers = {name: with_remat(name) for name in graphs}
         new: dict[str, list] = {name: [] for name in graphs}
-        published, start = None, 0
+        earlier, start = Earlier(), 0
         x = context.shard_rows(self.placement.expand(x, self.config))
         entered = x
         if publishing:
-            x, published = self._unroll(x, layers, state, [(0, 0)], None, new)
+            x, earlier = self._unroll(x, layers, state, [(0, 0)], earlier, new)
             start = 1
         scannable = self.scan and context.cache is None and not (publishing and self.uses > 1)
         if turns is None:
-            x = self._in_order(x, layers, state, start, published, new, scannable)
+            x = self._in_order(x, layers, state, start, earlier, new, scannable)
         else:
-            x = self._looped(x, entered, layers, state, turns, published, new, scannable)
+            x = self._looped(x, entered, layers, state, turns, earlier, new, scannable)
         self._write_back(new, context, turns)
         return self.placement.hidden_states(x, final_norm, self.config, context)
 
-    def _in_order(self, x, layers, state, start, published, new, scannable):
+    def _in_order(self, x, layers, state, start, earlier, new, scannable):
         """Runs the layers from `start` on: as loops (`layer_loops`) if layers are scanned, otherwise
-        one at a time.
+        one at a time. Outside of periods, the last of neighbours whose keys are read runs by itself.
         """
+        depth, sources = len(self.kinds), {source for _, source in self.keys_from if source}
         if not scannable:
-            applied = [(index, self._place(index)) for index in range(start, len(self.kinds))]
-            return self._unroll(x, layers, state, applied, published, new)[0]
-        if self.uses > 1:
-            scans = [self._scan_shared]
-        else:
-            scans = [partial(self._scan, loop=loop) for loop in layer_loops(self.kinds, len(self.pattern), start)]
-        for scan in scans:
-            x, scanned = scan(x, layers, state, published=published)
-            for name, stats in scanned.items():
+            return self._unroll(x, layers, state, self._places(start, depth), earlier, new)[0]
+        if start and sources:
+            # A scanned period begins before the layers that are read in it.
+            whole = min(len(self.pattern), depth)
+            x, earlier = self._unroll(x, layers, state, self._places(start, whole), earlier, new)
+            start = whole
+
+        def scanned(x, scan, earlier):
+            x, found = scan(x, layers, state, earlier=earlier)
+            for name, stats in found.items():
                 new[name].append(stats)
+            return x
+
+        if self.uses > 1:
+            return scanned(x, self._scan_shared, earlier)
+        for loop in layer_loops(self.kinds, len(self.pattern), start):
+            read, last = loop.period == 1 and self.kinds[loop.first] in sources, loop.first + loop.turns - 1
+            loop = loop._replace(turns=loop.turns - read)
+            x = scanned(x, partial(self._scan, loop=loop), earlier) if loop.turns else x
+            if read:
+                x, earlier = self._unroll(x, layers, state, self._places(last, last + 1), earlier, new)
         return x
 
-    def _scan(self, x, layers, state, loop, published):
+    def _scan(self, x, layers, state, loop, earlier):
         """Runs the layers of a loop."""
         start, period, periods = loop
         pattern = self.kinds[start : start + period]
@@ -206,10 +215,10 @@ class Stack(nnx.Module):
 
         def one_period(x, inputs):
             period_index, values = inputs
-            seen, stats = dict.fromkeys(counts, 0), {name: [] for name in counts}
+            seen, stats, known = dict.fromkeys(counts, 0), {name: [] for name in counts}, earlier
             for offset, name in enumerate(pattern, start):
                 layer = jax.tree.map(lambda leaf, index_in_stack=seen[name]: leaf[index_in_stack], values[name])
-                x, after, _ = layers[name](x, layer, period_index * len(pattern) + offset, published)
+                x, after, known = layers[name](x, layer, period_index * len(pattern) + offset, known)
                 seen[name] += 1
                 stats[name].append(after)
             return x, {name: _stacked(each) for name, each in stats.items()}
@@ -217,7 +226,7 @@ class Stack(nnx.Module):
         x, stats = jax.lax.scan(one_period, x, (jnp.arange(periods), {name: grouped(name) for name in counts}))
         return x, {name: _merged(each) for name, each in stats.items()}
 
-    def _scan_shared(self, x, layers, state, published):
+    def _scan_shared(self, x, layers, state, earlier):
         """Runs all layers as a loop over the stored ones, around a loop over the uses of each."""
         ((name, layer),) = layers.items()
 
@@ -225,7 +234,7 @@ class Stack(nnx.Module):
             place, values = inputs
 
             def one_use(x, use):
-                x, after, _ = layer(x, values, place * self.uses + use, published)
+                x, after, _ = layer(x, values, place * self.uses + use, earlier)
                 return x, after
 
             return jax.lax.scan(one_use, x, jnp.arange(self.uses))
@@ -233,28 +242,28 @@ class Stack(nnx.Module):
         x, stats = jax.lax.scan(one_stored, x, (jnp.arange(len(self.kinds) // self.uses), state[name]))
         return x, {name: _merged(stats)}
 
-    def _looped(self, x, entered, layers, state, turns, published, new, scannable):
+    def _looped(self, x, entered, layers, state, turns, earlier, new, scannable):
         """Runs all layers of a stack with a loop; `entered` is what entered the stack, and its first
         layer has run already if it published something.
         """
-        start, first, P = 0 if published is None else 1, 0, turns.loop.prelude
+        start, first, P = 0 if earlier.published is None else 1, 0, turns.loop.prelude
 
         def unroll(x, applied):
-            return self._unroll(x, layers, state, applied, published, new)[0]
+            return self._unroll(x, layers, state, applied, earlier, new)[0]
 
         x = unroll(x, [(index, index) for index in range(start, P)])
         entered = x if start <= P else entered
         if start > P:
             x, first = unroll(x, turns.within(0)[1:]), 1
         if scannable or turns.drawn is not None:
-            x, stats = self._scan_turns(x, entered, layers[""], state[""], turns, published, first)
+            x, stats = self._scan_turns(x, entered, layers[""], state[""], turns, earlier, first)
             new[""].append(_merged(stats))
         else:
             for turn in range(first, turns.loop.loops):
                 x = unroll(x + entered if turn and self.config.layers.reinjection else x, turns.within(turn))
         return unroll(x, turns.coda)
 
-    def _scan_turns(self, x, entered, layer, values, turns, published, first):
+    def _scan_turns(self, x, entered, layer, values, turns, earlier, first):
         """Runs turns of the loop from `first` on as one loop, around a loop over the layers of each if
         layers are scanned.
         """
@@ -264,7 +273,7 @@ class Stack(nnx.Module):
         def one_turn(x, turn):
             def one_layer(x, inputs):
                 offset, own = inputs
-                x, after, _ = layer(x, own, P + turn * R + offset, published)
+                x, after, _ = layer(x, own, P + turn * R + offset, earlier)
                 return x, after
 
             if self.config.layers.reinjection:
@@ -279,22 +288,21 @@ class Stack(nnx.Module):
 
         return scan_turns(x, one_turn, turns, first, looped[1])
 
-    def _unroll(self, x, layers, state, applied, published, new):
+    def _unroll(self, x, layers, state, applied, earlier, new):
         """Runs some layers one at a time, each given as its index and the place of its weights.
-        Returns the tokens after them, and what the stack's first layer published if it is among them.
+        Returns the tokens after them, and what they have left for later layers.
         """
         slices = {name: _unstacked(values) for name, values in state.items()}
         after: dict[str, list] = {name: [] for name in state}
-        kept = published
         for index, place in applied:
             name = "" if self.loops else self.kinds[index]
             values = slices[name][place]
-            x, stats, kept = layers[name](x, values, index, published)
+            x, stats, earlier = layers[name](x, values, index, earlier)
             after[name].append(stats)
         for name, each in after.items():
             if each:
                 new[name].append(_stacked(each))
-        return x, kept
+        return x, earlier
 
     def _write_back(self, new, context, turns):
         """Writes the layers' statistics back, stacked, and their records by layer; adds up the

@@ -32,6 +32,11 @@ PAPERS = (
     Paper("Beltagy et al. 2020", "Longformer: The Long-Document Transformer", "arXiv:2004.05150"),
     Paper("Black et al. 2022", "GPT-NeoX-20B: An Open-Source Autoregressive Language Model", "arXiv:2204.06745"),
     Paper(
+        "Brandon et al. 2024",
+        "Reducing Transformer Key-Value Cache Size with Cross-Layer Attention",
+        "arXiv:2405.12981",
+    ),
+    Paper(
         "Chen et al. 2023",
         "Extending Context Window of Large Language Models via Positional Interpolation",
         "arXiv:2306.15595",
@@ -263,6 +268,9 @@ PAPERS = (
     Paper("Su et al. 2021", "RoFormer: Enhanced Transformer with Rotary Position Embedding", "arXiv:2104.09864"),
     Paper(
         "Sun et al. 2023", "Retentive Network: A Successor to Transformer for Large Language Models", "arXiv:2307.08621"
+    ),
+    Paper(
+        "Sun et al. 2024", "You Only Cache Once: Decoder-Decoder Architectures for Language Models", "arXiv:2405.05254"
     ),
     Paper("Sun et al. 2025", "The Curse of Depth in Large Language Models", "arXiv:2502.05795"),
     Paper("Sutskever et al. 2014", "Sequence to Sequence Learning with Neural Networks", "arXiv:1409.3215"),

@@ -108,6 +108,8 @@ def _same(part: Mapping[str, Any], path: str, value: Any) -> bool:
     found, default = part[path], configs.BY_PATH[path].default
     if path == "model.layers.pattern":
         return len(set(found)) > 1
+    if path == "model.attention.keys_from":
+        return bool(found) == bool(value)
     if path.endswith(("num_kv_heads", "num_query_heads", "cross_kv_heads")):
         heads = part["model.attention.num_heads"]
         return isinstance(found, int) and (found == 1 if value == 1 else 1 < found < heads)

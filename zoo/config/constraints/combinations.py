@@ -14,6 +14,7 @@ from zoo.config.constraints.layer_constraints import check_layers
 from zoo.config.constraints.objective_constraints import check_objective
 from zoo.config.constraints.parametrization_constraints import check_parametrization
 from zoo.config.constraints.scope_constraints import check_scopes
+from zoo.config.constraints.shared_key_constraints import check_shared_keys
 from zoo.config.constraints.sharing_constraints import check_sharing
 from zoo.config.constraints.task_constraints import check_task
 from zoo.config.constraints.teacher_constraints import check_teacher
@@ -39,6 +40,7 @@ def validate_combination(
     yield from check_kinds(flat, groups)
     yield from check_scopes(flat, scopes)
     yield from check_sharing(flat, scopes)
+    yield from check_shared_keys(flat, scopes)
     if architecture == "elmo":
         yield from _check_elmo(flat)
     else:

@@ -81,6 +81,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         "global tokens have their own query, key and value matrices (Longformer)",
     ),
     Field(
+        "model.attention.keys_from",
+        "",
+        str,
+        "kind of layers whose keys and values these layers read in place of their own: those of the last such layer "
+        "before (Cross-Layer Attention); empty: their own",
+        added=True,
+    ),
+    Field(
         "model.attention.qk_norm",
         "none",
         str,

@@ -144,7 +144,7 @@ def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
 
 
 _SOFTMAX = frozenset(
-    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution"}
+    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution", "shared_keys"}
 )
 
 HEADS_RESULT = (
@@ -190,6 +190,7 @@ ATTENTION_KINDS = KindTable(
         "delta": "what it stores for a key is replaced by the delta rule",
         "convolved": "it has short convolutions of its own",
         "ranked_decay": "its decays are computed by matrices of a low rank",
+        "shared_keys": "layers of it can read the keys and values of an earlier one",
         "reads_first": "it reads what the first layer publishes, in the same shape, so the first layer is of this kind",
     },
     kinds=(
@@ -320,7 +321,7 @@ ATTENTION_KINDS = KindTable(
             "latent",
             "softmax attention to keys and values that are computed from one small vector for each token "
             "(multi-head latent attention, DeepSeek-V2)",
-            _SOFTMAX - {"cross"},
+            _SOFTMAX - {"cross", "shared_keys"},
             fields=(
                 Field(
                     "model.attention.latent_dim",
@@ -379,7 +380,7 @@ ATTENTION_KINDS = KindTable(
             KIND,
             "value_residual",
             "softmax attention to values (1 - m) v + m v_1, v_1 those of the first layer (Zhou et al. 2024, ResFormer)",
-            _SOFTMAX | {"reads_first"},
+            _SOFTMAX - {"shared_keys"} | {"reads_first"},
             (
                 Field(
                     "model.attention.value_mix",
@@ -418,7 +419,7 @@ ATTENTION_KINDS = KindTable(
             KIND,
             "value_embedding",
             "softmax attention to values v + gate * E[token], with a table E in every such layer (nanochat)",
-            _SOFTMAX,
+            _SOFTMAX - {"shared_keys"},
             (
                 Field(
                     "model.attention.value_gate_channels",
@@ -485,6 +486,7 @@ ATTENTION_KINDS = KindTable(
         "model.attention.output_bias": "heads",
         "model.attention.exclusive": "scores",
         "model.attention.ssmax": "scores",
+        "model.attention.keys_from": "shared_keys",
         "data.isolate_documents": "documents",
     },
     part="attention",

@@ -64,7 +64,7 @@ def sharings(config: ResolvedConfig) -> list[Sharing]:
         merged: dict[tuple, list] = {}
         for kind, layer, count in _kinds(own):
             sharing = _sharing(layer, kind, layer.attention.num_kv_heads, count)
-            merged.setdefault(sharing[1:5], []).append(sharing)
+            merged.setdefault((*sharing[1:5], sharing.source), []).append(sharing)
         for same in merged.values():
             kinds = " and ".join(sharing.title for sharing in same)
             title = " ".join(filter(None, (name, kinds, "self-attention")))

@@ -83,6 +83,22 @@ class KeyValues:
         return KeyValues(of_rows(self.keys), of_rows(self.values), self.heads)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EarlierKeys:
+    """Keys, already rotated, and values that later layers read (`attention.keys_from`).
+
+    Attributes:
+        keys, values: those of the tokens that are read now.
+        kept: where the next token is decoded, the cache's entry of the layer that computed them,
+            which has those of all tokens; else None.
+    """
+
+    keys: Float[Array, "B T G K"]
+    values: Float[Array, "B T G V"]
+    kept: KeyValues | None = None
+
+
 def _joined(x: Float[Array, "B S G K"]) -> Float[Array, "*N S K"]:
     # The size is computed, as values may have width 0.
     return _without_one(x.transpose(0, 2, 1, 3).reshape(x.shape[0] * x.shape[2], x.shape[1], x.shape[3]))

@@ -1,10 +1,13 @@
 """The base of all kinds of attention: projections to queries, keys, values and back."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.attention.head_options import DimensionScale, OutputGate, OutputNorm, make_head_norms
+from zoo.layers.attention.key_values import EarlierKeys, KeyValues
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
@@ -23,6 +26,9 @@ class Attention(TokenMixer):
 
     H query heads share G key/value heads in groups of H / G. With Q < H query projections, H / Q
     neighbouring heads use the same query. Keys have width K, values width V.
+
+    With `attention.keys_from` the layer has no keys and values of its own and reads those that an
+    earlier layer has left in `Context.key_values` (`attend_earlier`).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
@@ -32,15 +38,20 @@ class Attention(TokenMixer):
         H, Q = attention.num_heads, attention.num_query_heads
         # The field is `auto` in models of one stack.
         G = attention.cross_kv_heads if cross and attention.cross_kv_heads != AUTO else attention.num_kv_heads
-        self.query, self.key, self.value = self.make_projections(config, Q, G, gain)
+        self.reads_earlier = bool(attention.keys_from) and not cross
+        self.query, *own = self.make_projections(config, Q, G, gain)
+        self.key, self.value = (None, None) if self.reads_earlier else own
         output_bias = attention.bias and attention.output_bias
         self.output = Linear(
             H * self.value_dim, config.dim, ("heads", "embed"), output_bias, output_initializer(config, gain)
         )
-        self.query_norm, self.key_norm = make_head_norms(config, Q, G)
+        self.query_norm, key_norm = make_head_norms(config, Q, G)
+        self.key_norm = None if self.reads_earlier else key_norm
         self.dimension_scale = DimensionScale(config, G) if attention.qk_norm == "unit" else None
         widths = {"query": Q * attention.head_dim, "key": G * attention.head_dim, "value": G * self.value_dim}
         for name, width in {} if cross else widths.items():
+            if self.reads_earlier and name != "query":
+                continue
             places, axis = ("B", "heads") if name == "query" else ("BK", "kv_heads")
             setattr(self, f"{name}_convolution", make_short_convolution(config, places, width, axis))
         self.output_norm = OutputNorm(config, self.value_dim) if attention.output_norm else None
@@ -73,7 +84,12 @@ class Attention(TokenMixer):
         """Attends from every token to the keys that `context` makes visible; see
         `TokenMixer.__call__`.
         """
-        if context.cache is None or self.part not in context.cache.entries:
+        if self.reads_earlier:
+            q = self.queries(self._projected("query", x, context))
+            # The keys were rotated in their own layer.
+            q, _ = self.rotated(q, context.key_values.keys, context.positions, context.positions)
+            attended = self.attend_earlier(x, q, context, shared)
+        elif context.cache is None or self.part not in context.cache.entries:
             attended = self._all_tokens(x, context, shared)
         elif self.cross:
             # Rows that share a memory become several queries of one row.
@@ -84,6 +100,7 @@ class Attention(TokenMixer):
             q, k, v = self._heads(x, context)
             q, k = self.rotated(q, k, context.positions, context.positions)
             attended = self.attend_next(q, k, v, context, shared)
+            self._leave(k, v, context, context.cache.entries.get(self.part))
         return self.merge(attended.reshape(*x.shape[:2], *attended.shape[2:]), x, context)
 
     def merge(
@@ -112,17 +129,25 @@ class Attention(TokenMixer):
         else:
             q, k, v = self._heads(x, context)
         q, k = self.rotated(q, k, context.positions, context.effective_key_positions)
-        return self.attend(x, (q, k, v), context, shared)
+        attended = self.attend(x, (q, k, v), context, shared)
+        self._leave(k, v, context)
+        return attended
+
+    def _leave(
+        self, k: Float[Array, "B T G K"], v: Float[Array, "B T G V"], context: Context, kept: KeyValues | None = None
+    ) -> None:
+        """Leaves keys and values for the later layers that read them, if there are any."""
+        if isinstance(context.key_values, list) and not self.cross:
+            context.key_values.append(EarlierKeys(k, v, kept))
+
+    def _projected(self, name: str, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T I"]:
+        y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
+        return y if convolution is None else convolution(y, context, f"{name} convolution", x)
 
     def _heads(self, x: Float[Array, "B T D"], context: Context) -> Projected:
         """Returns queries, keys and values of self-attention, before rotation."""
-
-        def projected(name: str) -> Array:
-            y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
-            return y if convolution is None else convolution(y, context, f"{name} convolution", x)
-
-        q, k, v = self.queries(projected("query")), self.keys(projected("key")), self.values(projected("value"))
-        return q, k, self.mixed_values(v, x, context)
+        q, k, v = (self._projected(name, x, context) for name in ("query", "key", "value"))
+        return self.queries(q), self.keys(k), self.mixed_values(self.values(v), x, context)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
         """Returns the query of every head, before rotation; neighbouring heads may share one."""
@@ -195,6 +220,14 @@ class Attention(TokenMixer):
     ) -> Float[Array, "B 1 H V"]:
         """Attends from the next token of every row to the tokens in the cache and to itself, and
         adds it to the cache.
+        """
+        raise NotImplementedError
+
+    def attend_earlier(
+        self, x: Float[Array, "B T D"], q: Float[Array, "B T H K"], context: Context, shared: Any
+    ) -> Float[Array, "B T H V"]:
+        """Attends from all tokens, or from the next token of every row, to the keys and values of an
+        earlier layer, `context.key_values`; only of kinds with the trait `shared_keys`.
         """
         raise NotImplementedError
 

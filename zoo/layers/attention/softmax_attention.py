@@ -111,8 +111,32 @@ class SoftmaxAttention(Attention):
         one query per row a fused one is no faster.
         """
         kept, query_context, scoring = self.with_next(k, v, context, shared)
-        q = self._scaled(q, query_context, scoring)
-        attended = cached_attention(q, kept.keys, kept.values, query_context, scoring)
+        return self._attend_kept(q, v, kept, query_context, scoring)
+
+    def attend_earlier(
+        self,
+        x: Float[Array, "B T D"],
+        q: Float[Array, "B T H K"],
+        context: Context,
+        shared: Float[Array, "#B H T S"] | SharedScores | None,
+    ) -> Float[Array, "B T H V"]:
+        """See `Attention.attend_earlier`."""
+        earlier = context.key_values
+        if earlier.kept is None:
+            return self.weighted(x, (q, earlier.keys, earlier.values), context, shared)
+        return self._attend_kept(q, earlier.values, earlier.kept, *self._reading(earlier.kept, context, shared))
+
+    def _attend_kept(
+        self,
+        q: Float[Array, "B 1 H K"],
+        v: Float[Array, "B 1 G V"],
+        kept: KeyValues,
+        context: Context,
+        scoring: Scoring,
+    ) -> Float[Array, "B 1 H V"]:
+        """Attends from the next token, whose value is v, to all keys in a cache."""
+        q = self._scaled(q, context, scoring)
+        attended = cached_attention(q, kept.keys, kept.values, context, scoring)
         return without_own_value(attended, v) if self.exclusive else attended
 
     def with_next(
@@ -123,9 +147,13 @@ class SoftmaxAttention(Attention):
         """
         cache = context.cache
         kept = cache.entries[self.part] = cache.entries[self.part].with_next(k, v, cache)
-        query_context = replace(context, key_positions=cache.positions(kept.slots), in_order=False)
+        return kept, *self._reading(kept, context, shared)
+
+    def _reading(self, kept: KeyValues, context: Context, shared: SharedScores | None) -> tuple[Context, Scoring]:
+        """Returns the context and the scores' parameters with which the next token reads a cache."""
+        query_context = replace(context, key_positions=context.cache.positions(kept.slots), in_order=False)
         of_keys = None if shared is None else shared(query_context.key_positions)
-        return kept, query_context, self._scoring(query_context, of_keys)
+        return query_context, self._scoring(query_context, of_keys)
 
     def attend_memory(self, q: Float[Array, "M R H K"], context: Context) -> Float[Array, "M R H V"]:
         """See `Attention.attend_memory`."""
@@ -146,8 +174,13 @@ class SoftmaxAttention(Attention):
 
     @staticmethod
     def cached_numbers(layer: ResolvedConfig) -> int:
-        """Returns 2 G K, of keys and values."""
-        return 2 * layer.attention.num_kv_heads * layer.attention.head_dim
+        """Returns 2 G K, of keys and values; 0 with those of an earlier layer."""
+        return 0 if layer.attention.keys_from else 2 * layer.attention.num_kv_heads * layer.attention.head_dim
+
+    @staticmethod
+    def key_value_source(layer: ResolvedConfig) -> str:
+        """Returns the kind of layers that the keys and values are of, where they are not its own."""
+        return f"layers of kind {layer.attention.keys_from}" if layer.attention.keys_from else ""
 
     def _record(self, q, k, context: Context, scoring: Scoring) -> None:
         if context.record is None:

@@ -108,7 +108,7 @@ class TokenMixer(nnx.Module):
 
     @staticmethod
     def key_value_source(layer: ResolvedConfig) -> str:
-        """Returns the size of the vector from which the keys and values of all heads are computed, for
+        """Returns what the keys and values of all heads are from, such as the size of a vector, for
         diagrams; "" where they are computed from the layer's input.
         """
         del layer

@@ -172,6 +172,33 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         picture="mask",
     ),
     Variant(
+        "cross-layer-attention",
+        "attention",
+        {
+            "model.layers.pattern": ("own", "reader"),
+            "model.layers.kinds.own.attention.keys_from": "",
+            "model.layers.kinds.reader.attention.keys_from": "own",
+        },
+        equation=(
+            "out_h = softmax(scale * q_h k_g^T) v_g with q = x W_q of the layer itself, and k and v of the last layer "
+            "of the kind that `attention.keys_from` names. Layers that read have no W_k and W_v."
+        ),
+        paper="Brandon et al. 2024; Sun et al. 2024 (YOCO); Gemma 3n",
+        details=(
+            "The pattern own,reader halves the cache of keys and values (CLA2), own,reader,reader leaves a third "
+            "(CLA3). As in Gemma 3n the last layers can read the last earlier ones of the same window: with the "
+            "pattern local,global,local_reader,global_reader of four layers, `keys_from` is local and global.",
+            "Keys are rotated in their own layer. A kind of layers can read those of another whose heads of keys and "
+            "values, window, positions and norm of queries and keys are the same. In decoding, its cache is empty.",
+        ),
+        published=(
+            "Brandon et al. 2024, models of 1B and 3B parameters trained from scratch: half the cache of multi-query "
+            "attention with nearly the same accuracy; sharing among two layers is better than among more.",
+        ),
+        synonyms=("cla", "shared-keys-and-values", "kv-sharing", "cross-layer-kv-sharing"),
+        picture="architecture",
+    ),
+    Variant(
         "nope-layers",
         "attention",
         {
