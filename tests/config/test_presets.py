@@ -53,6 +53,8 @@ SIZE_FIELDS = {
     "model.attention.head_dim",
     "model.attention.value_dim",
     "model.attention.key_heads",
+    "model.attention.state_heads",
+    "model.attention.state_dim",
     "model.attention.scale",
     "model.attention.window",
     "model.attention.features",

@@ -181,6 +181,10 @@ NEEDS = {
     "model.attention.value_rank": {"model.attention.kind": "rwkv7", "model.num_layers": 2},
     "model.attention.gate_rank": {"model.attention.kind": "rwkv7"},
     "model.attention.chunk_tokens": {"model.attention.kind": "gated_delta"},
+    **{
+        f"model.attention.{name}": {"model.attention.kind": "parallel_heads"}
+        for name in ("state_kind", "state_heads", "state_dim", "mixing")
+    },
     "model.attention.features": PERFORMER,
     "model.attention.redraw_every": PERFORMER,
     "model.convolution.width": CANON,
@@ -283,6 +287,8 @@ OTHER_VALUES = {
     "model.attention.value_rank": 3,
     "model.attention.gate_rank": 3,
     "model.attention.chunk_tokens": 4,
+    "model.attention.state_heads": 2,
+    "model.attention.state_dim": 3,
     "training.eval_every": 3,
     "model.num_layers": 3,
     "model.parametrization": "mup",

@@ -172,6 +172,7 @@ ORDERED = (
             "gate_rank",
             "negative_eigenvalues",
             "chunk_tokens",
+            *("state_kind", "state_heads", "state_dim", "mixing"),
         )
     ),
 )

@@ -108,6 +108,11 @@ MODELS = {
         "model.attention.num_kv_heads": 1, "model.layers.kinds.local.attention.window": 3, "model.layers.kinds.global.position.theta": 50.0,
         "model.layers.kinds.local_reader.attention.window": 3, "model.layers.kinds.local_reader.attention.keys_from": "local",
         "model.layers.kinds.global_reader.attention.keys_from": "global", "model.layers.kinds.global_reader.position.theta": 50.0},
+    "heads of two kinds, normed": {"model.attention.kind": "parallel_heads", "model.position.kind": "rope", "model.attention.num_kv_heads": 2,
+        "model.attention.state_heads": 2, "model.attention.state_dim": 3, "model.attention.window": 3, "model.num_layers": 2,
+        "model.scan_layers": True},
+    "heads of two kinds, added": {"model.attention.kind": "parallel_heads", "model.attention.state_kind": "gated_delta",
+        "model.attention.mixing": "sum", "model.attention.value_dim": 3, "model.position.kind": "rope", "model.attention.qk_norm": "head"},
     "value embedding, no gate": {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 0},
     "dense, then experts, scanned": {"model.layers.pattern": "dense,sparse", "model.num_layers": 4, "model.scan_layers": True,
         "model.ffn.kind": "moe", "model.ffn.experts.shared_dim": 5, "model.ffn.experts.scores": "sigmoid", "model.ffn.experts.bias_rate": 0.1,
@@ -215,7 +220,7 @@ def drawn(config, seed):
 FEW = ["gpt", "llama", "ngpt", "original decoder", "shared bias, scaled tied head", "bert", "albert", "narrow embedding, untied head of its width",
        "a loop of two layers, reinjected",
        "deepnorm, centering", "batchnorm", "value residual, grouped", "local and global",
-       "keys and values of the layer before, scanned"]  # fmt: skip
+       "keys and values of the layer before, scanned", "heads of two kinds, normed", "heads of two kinds, added"]  # fmt: skip
 OTHER = pytest.mark.promise(reason="other combinations of layers, which tests/layers compares one by one")
 
 

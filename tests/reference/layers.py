@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+from ml_collections import FrozenConfigDict
 from scipy.special import erf
 
 from tests.reference import positions as schemes
@@ -372,6 +373,27 @@ def mixed_values(config, params, x, rows, b, v):
     return v
 
 
+def parallel_heads(config, params, x, rows, table, number):
+    """Dong et al. 2024, eq. 3, and the sum of Falcon-H1."""
+    given, attention = config.to_dict(), config.attention
+    states = {"kind": attention.state_kind, "num_heads": attention.state_heads, "head_dim": attention.state_dim}
+    a, s = (
+        attention_layer(
+            FrozenConfigDict({**given, "attention": {**given["attention"], **part}}),
+            params[name],
+            x,
+            rows,
+            table=table,
+            number=number,
+        )
+        for name, part in (("softmax", {"kind": "softmax"}), ("state", states))
+    )
+    if attention.mixing == "sum":
+        return a + s
+    scaled = (rms_norm(y, params[f"{name}_scale"], config.norm.epsilon) for name, y in (("softmax", a), ("state", s)))
+    return linear(params["output"], sum(scaled))
+
+
 def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
     """An attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, without
     position terms. The `number` of the layer counts from 1.
@@ -380,6 +402,8 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
         return recurrent_layer(config, params, x, rows, number)
     if config.attention.kind == "rwkv7":
         return rwkv7_layer(config, params, x, rows)
+    if config.attention.kind == "parallel_heads":
+        return parallel_heads(config, params, x, rows, table, number)
     config, out = overlaid(config), []
     for b, places in enumerate(rows.positions):
         if cross:
@@ -418,5 +442,6 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
         if config.attention.kind == "differential":
             attended = subtracted(config, params, attended, number)
         attended = normed(config, params, attended)
-        out.append(linear(params["output"], gated(config, params, attended, x[b]).reshape(len(places), -1)))
+        attended = gated(config, params, attended, x[b]).reshape(len(places), -1)
+        out.append(linear(params["output"], attended) if "output" in params else attended)
     return np.stack(out)

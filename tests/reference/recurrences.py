@@ -138,7 +138,8 @@ def recurrent_row(config, params, x, positions, documents, number=1):
             y[t, h] = query @ state[h]
             if config.attention.kind == "linear":
                 y[t, h] /= query @ weights[h]
-    return output(config, params, y, x, v) @ params["output"]["kernel"]
+    given = output(config, params, y, x, v)
+    return given @ params["output"]["kernel"] if "output" in params else given
 
 
 def recurrent_layer(config, params, x, rows, number=1):

@@ -90,10 +90,13 @@ def chosen(flat: Mapping[str, Any], path: str) -> tuple:
 
     For `data.source` these are the kinds of source, the text before a ":"; a mixture also has the
     kinds of its entries, and `data.held_out` adds its own kind. A mixture of experts is also a
-    feed-forward layer of the kind of its experts.
+    feed-forward layer of the kind of its experts, and parallel heads are also of the kind of their
+    mixer with a state.
     """
     if path == "model.ffn.kind" and flat[path] == "moe":
         return flat[path], flat.get("model.ffn.experts.kind")
+    if path == "model.attention.kind" and flat[path] == "parallel_heads":
+        return flat[path], flat.get("model.attention.state_kind")
     if path != "data.source":
         return (flat[path],)
     entries = flat["data.mixture"] if flat[path] == "mixture" and isinstance(flat["data.mixture"], tuple | list) else ()

@@ -232,6 +232,7 @@ def _layers(
     }
     changes |= _experts(seen, size) | _latents(seen, width)
     changes |= _state(seen, size["dim"], new_heads, width, scope != "model")
+    changes |= _states_beside_heads(seen, new_heads, width)
     if seen["model.attention.kind"] == "performer":
         changes["model.attention.redraw_every"] = min(seen["model.attention.redraw_every"], size["steps"] // 4)
     return changes | _position(seen, width, length)
@@ -291,6 +292,26 @@ def _state(seen: dict[str, Any], dim: int, heads: int, width: int, in_scope: boo
         path: value if seen[path] != derived.get(path) else new[path] if in_scope else AUTO
         for path, value in changes.items()
     }
+
+
+def _states_beside_heads(seen: dict[str, Any], heads: int, width: int) -> dict[str, Any]:
+    """Returns the sizes of states beside heads of softmax attention, in proportion to these heads."""
+    if seen["model.attention.kind"] != "parallel_heads":
+        return {}
+    old, at = seen["model.attention.num_heads"], "model.attention."
+    states = {path: seen[path] for path in (f"{at}state_heads", f"{at}state_dim", f"{at}value_dim", f"{at}key_heads")}
+    given = {path: value for path, value in states.items() if value != AUTO}
+    scale = width / _head_dim(seen)
+    count = max(1, given.get(f"{at}state_heads", old) * heads // old)
+    # Values of normed parts are as wide as those of attention.
+    normed = seen[f"{at}mixing"] == "normed"
+    new = {
+        f"{at}state_heads": count,
+        f"{at}state_dim": max(4, round(given.get(f"{at}state_dim", 0) * scale / 4) * 4),
+        f"{at}value_dim": heads * width // count if normed else max(4, round(given.get(f"{at}value_dim", 0) * scale)),
+        f"{at}key_heads": max(1, count * given.get(f"{at}key_heads", 0) // given.get(f"{at}state_heads", old)),
+    }
+    return {path: new[path] for path in given}
 
 
 def _head_dim(seen: dict[str, Any]) -> float:

@@ -151,6 +151,18 @@ def expert_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
     return _model_in("model", model, **{"ffn.kind": model["ffn"]["experts"]["kind"]})
 
 
+def attention_part(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
+    """Returns the `model` part of a resolved config as the attention of parallel heads sees it."""
+    return _model_in("model", model, **{"attention.kind": "softmax"})
+
+
+def state_part(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
+    """Returns the `model` part of a resolved config as the states of parallel heads see it."""
+    attention = model["attention"]
+    own = {"kind": "state_kind", "num_heads": "state_heads", "head_dim": "state_dim"}
+    return _model_in("model", model, **{f"attention.{name}": attention[path] for name, path in own.items()})
+
+
 def shared_expert_config(model: Mapping[str, Any]) -> ml_collections.FrozenConfigDict:
     """Returns the `model` part of a resolved config as the shared expert of a mixture sees it, whose
     width is `experts.shared_dim`.

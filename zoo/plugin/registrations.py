@@ -18,6 +18,7 @@ from zoo.errors import did_you_mean
 from zoo.lab.measures import MEASURES, Measure
 from zoo.lab.metrics import METRICS, METRICS_OF, Metric
 from zoo.layers.attention import TokenMixer
+from zoo.layers.attention.parallel_heads import ParallelHeads
 from zoo.layers.attention.projections import Attention
 from zoo.layers.block import Block
 from zoo.layers.feedforward import FeedForward, GatedFeedForward, NoFeedForward
@@ -158,7 +159,7 @@ DERIVED: dict[str, dict[str, Callable[[type], bool]]] = {
         "value_bias": lambda made: "value_bias" in _hooks(made),
     },
     "model.attention.kind": {
-        "heads": lambda made: issubclass(made, Attention),
+        "heads": lambda made: issubclass(made, Attention | ParallelHeads),
         "reads_first": lambda made: bool(getattr(made, "publishes", ())),
     },
     "model.convolution.kind": {"width": lambda made: issubclass(made, DepthwiseConvolution)},

@@ -79,6 +79,7 @@ PAPERS = (
     ),
     Paper("Ding et al. 2021", "CogView: Mastering Text-to-Image Generation via Transformers", "arXiv:2105.13290"),
     Paper("Ding et al. 2024", "LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens", "arXiv:2402.13753"),
+    Paper("Dong et al. 2024", "Hymba: A Hybrid-head Architecture for Small Language Models", "arXiv:2411.13676"),
     Paper(
         "Fedus et al. 2021",
         "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient Sparsity",
@@ -322,6 +323,11 @@ PAPERS = (
     Paper("Zhou et al. 2024", "Value Residual Learning", "arXiv:2410.17897"),
     Paper("Zhu et al. 2024", "Hyper-Connections", "arXiv:2409.19606"),
     Paper("Zhu et al. 2025", "Transformers without Normalization", "arXiv:2503.10622"),
+    Paper(
+        "Zuo et al. 2025",
+        "Falcon-H1: A Family of Hybrid-Head Language Models Redefining Efficiency and Performance",
+        "arXiv:2507.22448",
+    ),
 )
 
 

@@ -19,6 +19,8 @@ COMPARISONS = (
                "tests.parity.parts.test_latent"),
     Comparison("recurrences", "one layer each: Gated DeltaNet, Mamba-2, a gated convolution, rows of several chunks",
                "Qwen3NextGatedDeltaNet, Mamba2Mixer and Lfm2ShortConv", "tests.parity.parts.test_recurrences"),
+    Comparison("parallel-heads", "one layer: attention and Mamba-2 of other sizes side by side, SwiGLU, rows of several chunks",
+               "FalconH1DecoderLayer", "tests.parity.parts.test_parallel_heads"),
     Comparison("hyper-connections", "the streams around one sublayer, static, dynamic and doubly stochastic, 4 streams",
                "HyperConnections and ManifoldConstrainedHyperConnections", "tests.parity.parts.test_hyper_connections"),
     Comparison("cosine", "one layer's attention by cosines, with a learned factor for each head", "Swinv2SelfAttention",

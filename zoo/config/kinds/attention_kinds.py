@@ -7,6 +7,7 @@ from typing import Any
 from zoo.config.field import AUTO, Field, as_given
 from zoo.config.kinds.description import Description
 from zoo.config.kinds.kind import Kind, KindTable
+from zoo.config.kinds.parallel_kinds import PARALLEL_HEADS
 from zoo.config.kinds.state_kinds import KIND, STATE_KINDS
 
 # Widths that a kind may compute from fields of its own (`Kind.widths`).
@@ -473,6 +474,7 @@ ATTENTION_KINDS = KindTable(
             ),
         ),
         *STATE_KINDS,
+        PARALLEL_HEADS,
     ),
     needs={
         "model.attention.window": "window",
