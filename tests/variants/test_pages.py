@@ -34,6 +34,8 @@ NO_VARIANTS = {
     "model.init.scale_residual",
     # An expert is a feed-forward layer, and its kinds are variants of model.ffn.kind.
     "model.ffn.experts.kind",
+    # Likewise, states beside softmax attention are of a kind that is a variant of its own.
+    "model.attention.state_kind",
     # It concerns the optimizer as much as the model; see docs/optimizers.md.
     "model.parametrization",
 }

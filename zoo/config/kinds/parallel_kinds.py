@@ -96,13 +96,13 @@ PARALLEL_HEADS = Kind(
     problems=_problems,
     code="zoo.layers.attention.parallel_heads:ParallelHeads",
     description=Description(
+        needs={"model.attention.mixing": "normed"},
         details=(
             "A cache holds 2 G K numbers of each token for softmax attention, and the states of one size. With "
             "`model.attention.mixing=normed` the values of the states are by default as wide as those of attention.",
             "Hymba has states of Mamba-1, tokens of its own before each text, windows in most layers, and keys and "
-            "values that two neighbouring layers share. Falcon-H1 has Mamba-2 and `model.attention.mixing=sum`, and "
-            "also multiplies inputs and outputs of the parts by constants.",
+            "values that two neighbouring layers share.",
         ),
-        synonyms=("hymba", "falcon-h1", "hybrid-heads"),
+        synonyms=("hymba", "hybrid-heads"),
     ),
 )

@@ -199,6 +199,22 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         picture="architecture",
     ),
     Variant(
+        "added-heads",
+        "attention",
+        {"model.attention.mixing": "sum"},
+        needs={"model.attention.kind": "parallel_heads"},
+        equation=(
+            "y = a W_a + s W_s: heads of softmax attention, a, and heads with a state, s, read the same input, and "
+            "each part has an output projection of its own."
+        ),
+        paper="Zuo et al. 2025 (Falcon-H1)",
+        details=(
+            "Falcon-H1 has Mamba-2 (`model.attention.state_kind=mamba2`), and also multiplies inputs and outputs of "
+            "the parts by constants.",
+        ),
+        synonyms=("falcon-h1",),
+    ),
+    Variant(
         "nope-layers",
         "attention",
         {
