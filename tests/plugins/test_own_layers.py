@@ -251,8 +251,8 @@ def test_attention_subclass_keeps_windows_cost_and_measures():
     assert cost.summary(tiny(changes)) == cost.summary(tiny())
     metric, performer = "measured/head_divergence", tiny({"model.attention.kind": "performer"})
     assert (
-        "it needs model.attention.kind=softmax or forgetting or differential or latent or value_residual or value_embedding or doubled"
-        in why_unavailable(metric, flatten(performer))
+        "it needs model.attention.kind=softmax or forgetting or differential or latent or value_residual or value_embedding or "
+        "parallel_heads or doubled" in why_unavailable(metric, flatten(performer))
     )
     assert not why_unavailable(metric, flatten(tiny(changes)))
 
