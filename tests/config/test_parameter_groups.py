@@ -76,7 +76,7 @@ def test_a_group_for_each_role():
                 "optimizer.group.a.select: 'rol:matrix' is not role:NAME, axes:NAME or path:PATTERN",
                 "optimizer.group.a.select: 'role:matrx': matrx is not one of matrix, vector, embedding, head, expert, "
                 'router, scalar (did you mean "matrix"?)',
-                "optimizer.group.a.select: 'axes:vocabulary': vocabulary is not one of vocab, embed, mlp, heads, "
+                "optimizer.group.a.select: 'axes:vocabulary': vocabulary is not one of vocab, embed, latent, mlp, heads, "
                 'kv_heads, expert, layers (did you mean "vocab"?)',
                 "optimizer.group.a.select: 'path:' is not role:NAME, axes:NAME or path:PATTERN",
                 "optimizer.group.a.select: '' is not role:NAME, axes:NAME or path:PATTERN",
