@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+# The types of most leaves: looking for a method that they lack takes long.
+LEAVES = frozenset({str, int, float, bool, type(None), tuple, list})
+
 
 def flatten(tree: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
     """Returns the leaves of a nested dict by path, in its order.
@@ -21,7 +24,7 @@ def flatten(tree: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
 def _collect(node: Mapping[str, Any], prefix: str, separator: str, found: dict[str, Any]) -> None:
     # Not nested in `flatten`: a function that names itself would keep the leaves alive.
     for name, value in node.items():
-        if hasattr(type(value), "items"):
+        if (kind := type(value)) not in LEAVES and hasattr(kind, "items"):
             _collect(value, f"{prefix}{name}{separator}", separator, found)
         else:
             found[f"{prefix}{name}"] = value

@@ -19,6 +19,7 @@ from zoo.nested import flatten, unflatten
 from zoo.training.records.record_faults import MASKS, config_edit, missing_rows
 from zoo.training.records.run_folder import RunFolder
 
+SCALARS = (str, int, float, bool, type(None))
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 
 
@@ -109,8 +110,15 @@ def differing_keys(configs: list[dict[str, Any]]) -> list[str]:
     added = {field.path: field.default for field in FIELDS if field.added}
     flat = [added | flatten(config) for config in configs]
     keys = sorted({key for config in flat for key in config} - {"seed"})
-    # Compared as JSON: 1, 1.0 and True are three settings, although Python calls them equal.
-    return [key for key in keys if len({json.dumps(config.get(key), sort_keys=True) for config in flat}) > 1]
+    return [key for key in keys if len({_as_text(config.get(key)) for config in flat}) > 1]
+
+
+def _as_text(value: Any) -> str:
+    """Returns a value of JSON as text: 1, 1.0 and True are three settings, although Python calls them
+    equal.
+    """
+    # The same distinctions as those of JSON, and many times faster.
+    return repr(value) if type(value) in SCALARS else json.dumps(value, sort_keys=True)
 
 
 def load_run(folder: str | Path) -> RunRecord:
