@@ -45,6 +45,13 @@ VARIANT_NAMES = {variant.name for variant in VARIANTS}
 POINTER = re.compile(r"(?:19|20)\d\d|docs/\S+\.md")
 
 
+@pytest.fixture(autouse=True)
+def short_kernel_table(monkeypatch):
+    """tests/variants/test_kernel_table.py compares the kernels of variants; all take several seconds."""
+    monkeypatch.setattr("zoo.variants.kernel_table.VARIANTS", VARIANTS[:1])
+    monkeypatch.setattr("zoo.variants.kernel_table.SETTINGS", {})
+
+
 def described(word, capsys):
     assert main.main(["describe", *word.split()]) == 0, capsys.readouterr().err
     return capsys.readouterr().out

@@ -1,11 +1,12 @@
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from zoo.errors import ConfigError
 from zoo.lab.results.comparison import load_comparison
-from zoo.lab.results.run_records import differing_keys, load_run
+from zoo.lab.results.run_records import RunRecord, differing_keys, load_run
 from zoo.lab.results.sweep_results import load_sweep
 
 
@@ -141,17 +142,21 @@ def test_an_unknown_state_is_reported(writer):
         load_run(folder)
 
 
+def runs_of(*configs):
+    return [RunRecord(Path(), "", 0, config) for config in configs]
+
+
 def test_differing_keys():
     a = {"seed": 0, "model": {"dim": 1, "layers": {}}, "list": [1, 2], "flag": 1}
     b = {"seed": 1, "model": {"dim": 1, "layers": {}}, "list": [2, 1], "flag": True, "extra": None}
     # A key that is absent counts as null: both mean that nothing was chosen.
-    assert differing_keys([a, b]) == ["flag", "list"]
+    assert differing_keys(runs_of(a, b)) == ["flag", "list"]
 
 
 def test_a_field_missing_in_an_older_run_has_its_default():
     default, changed = {"model": {"layers": {"distinct": 0}}}, {"model": {"layers": {"distinct": 2}}}
-    assert differing_keys([{}, default]) == []
-    assert differing_keys([{}, default, changed]) == ["model.layers.distinct"]
+    assert differing_keys(runs_of({}, default)) == []
+    assert differing_keys(runs_of({}, default, changed)) == ["model.layers.distinct"]
 
 
 def test_a_renamed_field_at_its_default_is_dropped(writer):

@@ -40,11 +40,13 @@ def print_fitted(
     for column in texts:
         room = console.width - _width(console, table) + SHORTEST
         column.no_wrap, column.overflow, column.max_width = True, "crop", max(SHORTEST, room)
+    # Neither changes how wide a table is without wrapping, which takes long to measure.
+    too_wide = _width(console, table) > console.width
     for column in table.columns:
         if column in texts:
             continue
         column.overflow = "fold"
-        if _width(console, table) > console.width:
+        if too_wide:
             column.no_wrap = False
     console.print(table)
     if left_out:

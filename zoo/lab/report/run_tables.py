@@ -154,7 +154,7 @@ def config_table(sweep: SweepResults) -> str:
     derived from others.
     """
     started = [run for run in sweep.runs if run.config]
-    keys = differing_keys([run.config for run in started])
+    keys = differing_keys(started)
     named = {key for arm in sweep.arms for key in arm.overrides}
     if not keys:
         return "<p>The configs differ only in the seed.</p>" if started else "<p>No run has written its config yet.</p>"

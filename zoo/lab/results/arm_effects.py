@@ -209,7 +209,7 @@ def _curve_of_budgets(sweep: SweepResults, runs: list[RunRecord], metric: str, b
     allowed = {*BUDGET_FIELDS, *(entry.get("field") for entry in tuning_entries(sweep.tuning))}
     for arm in sweep.arms:
         others = [run for run in sweep.runs_of(arm.name) if run.state == "done" and run.config]
-        keys = differing_keys([run.config for run in (*runs, *others)]) if others and runs[0].config else ["unknown"]
+        keys = differing_keys([*runs, *others]) if others and runs[0].config else ["unknown"]
         tokens = trained_tokens(others)
         if tokens and not set(keys) - allowed:
             finals.setdefault(tokens, final_values(sweep, arm.name, metric))

@@ -84,7 +84,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         for extension, names in longer.items()
     ]
     for arm in sweep.arms:
-        keys = differing_keys([run.config for run in sweep.runs_of(arm.name) if run.config])
+        keys = differing_keys([run for run in sweep.runs_of(arm.name) if run.config])
         if keys:
             found.append(f"runs of the arm {arm.label} differ in fields other than the seed: {', '.join(keys)}")
     found += [f"{run.folder.name}: {line}" for run in (*sweep.runs, *sweep.prerequisites) for line in run.faults]

@@ -27,7 +27,7 @@ def _distinguishing_keys(runs: list[RunRecord]) -> list[str]:
 
     Keys that are derived from others are left out if the others distinguish all runs.
     """
-    keys = [key for key in differing_keys([run.config for run in runs]) if key not in NOT_RESULT_RELEVANT]
+    keys = [key for key in differing_keys(runs) if key not in NOT_RESULT_RELEVANT]
     chosen = [key for key in keys if not derivable(key)]
     flats = [flatten(run.config) for run in runs]
 

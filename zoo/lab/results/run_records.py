@@ -1,7 +1,9 @@
 """The run of a sweep, from its folder. Only JSON files are read; no config file is executed."""
 
+import functools
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from zoo.nested import flatten, unflatten
 from zoo.training.records.record_faults import MASKS, config_edit, missing_rows
 from zoo.training.records.run_folder import RunFolder
 
+# Of a key that a config does not have.
+ABSENT = repr(None)
 SCALARS = (str, int, float, bool, type(None))
 STATES = ("done", "running", "preempted", "failed", "diverged", "missing")
 
@@ -56,6 +60,18 @@ class RunRecord:
     @property
     def state(self) -> str:
         return self.status["state"]
+
+    @functools.cached_property
+    def settings(self) -> dict[str, str]:
+        """The config as texts by dotted key, with the defaults of fields that were added since: 1, 1.0
+        and True are three settings, although Python calls them equal.
+        """
+        added = {field.path: field.default for field in FIELDS if field.added}
+        return {
+            # Of single values the same distinctions as those of JSON, and many times faster.
+            key: repr(value) if type(value) in SCALARS else json.dumps(value, sort_keys=True)
+            for key, value in (added | flatten(self.config)).items()
+        }
 
     @property
     def finished(self) -> bool:
@@ -102,23 +118,14 @@ def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
     return step if is_step(step) else int(rows[-1]["step"]) if rows else 0
 
 
-def differing_keys(configs: list[dict[str, Any]]) -> list[str]:
+def differing_keys(runs: Iterable[RunRecord]) -> list[str]:
     """Returns the dotted keys, except the seed, whose values are not the same in all configs.
 
     A field that was added after a config was written has its default there.
     """
-    added = {field.path: field.default for field in FIELDS if field.added}
-    flat = [added | flatten(config) for config in configs]
-    keys = sorted({key for config in flat for key in config} - {"seed"})
-    return [key for key in keys if len({_as_text(config.get(key)) for config in flat}) > 1]
-
-
-def _as_text(value: Any) -> str:
-    """Returns a value of JSON as text: 1, 1.0 and True are three settings, although Python calls them
-    equal.
-    """
-    # The same distinctions as those of JSON, and many times faster.
-    return repr(value) if type(value) in SCALARS else json.dumps(value, sort_keys=True)
+    settings = [run.settings for run in runs]
+    keys = sorted({key for each in settings for key in each} - {"seed"})
+    return [key for key in keys if len({each.get(key, ABSENT) for each in settings}) > 1]
 
 
 def load_run(folder: str | Path) -> RunRecord:
