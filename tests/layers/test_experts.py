@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER, as_float64, call, random_values, tiny, with_values
+from tests.support.building import ENCODER, as_float64, call, call_and_statistics, random_values, tiny, with_values
 from tests.support.comparisons import compared
 from zoo.config.scopes import expert_config
 from zoo.errors import ConfigError
@@ -55,6 +55,11 @@ def made(config, seed=1):
     return with_values(module, values, stats), values, bias
 
 
+def routed(logits, bias, experts):
+    """Returns what `route` gives, compiled as one program."""
+    return call(lambda logits, bias: route(logits, bias, experts), logits, bias)
+
+
 def tokens(rows=3, length=9, seed=2):
     return np.random.default_rng(seed).standard_normal((rows, length, 16)).astype(np.float32)
 
@@ -74,10 +79,10 @@ def test_the_bias_of_the_choice_changes_no_gate():
     logits = jnp.asarray(np.random.default_rng(5).standard_normal((2, 40, 8)), jnp.float32)
     bias = jnp.asarray([-0.3, 0.1, -0.2, 0.0, 0.4, -0.6, 0.2, 0.05])
     scores = 1 / (1 + np.exp(-np.float64(logits)))
-    chosen, gates, _ = route(logits, bias, experts)
+    chosen, gates, _ = routed(logits, bias, experts)
     own = np.take_along_axis(scores, np.asarray(chosen), -1)
     np.testing.assert_allclose(gates, 2.5 * own / own.sum(-1, keepdims=True), rtol=1e-6)
-    without = route(logits, None, experts)
+    without = routed(logits, None, experts)
     assert (np.sort(chosen, -1) != np.sort(without.chosen, -1)).any()
 
 
@@ -85,7 +90,7 @@ def test_experts_of_losing_groups_are_never_chosen():
     experts = mixture(**DEEPSEEK | {"per_token": 4}).ffn.experts
     logits = jnp.asarray(np.random.default_rng(6).standard_normal((2, 40, 8)), jnp.float32)
     # With all scores below 0, experts of losing groups would win with a score of 0.
-    chosen = np.asarray(route(logits, jnp.full(8, -2.0), experts).chosen).reshape(-1, 4)
+    chosen = np.asarray(routed(logits, jnp.full(8, -2.0), experts).chosen).reshape(-1, 4)
     weights, _ = reference.chosen_experts(experts, np.float64(logits).reshape(-1, 8), -2.0)
     np.testing.assert_array_equal(np.sort(chosen, -1), np.nonzero(weights)[1].reshape(-1, 4))
 
@@ -94,7 +99,7 @@ def test_weights_sum_to_one_only_where_they_are_renormalised():
     logits = jnp.asarray(np.random.default_rng(7).standard_normal((1, 30, 8)), jnp.float32)
     for scores in ("softmax", "sigmoid"):
         summed = [
-            np.asarray(route(logits, None, mixture(scores=scores, renormalise=one).ffn.experts).gates.sum(-1))
+            np.asarray(routed(logits, None, mixture(scores=scores, renormalise=one).ffn.experts).gates.sum(-1))
             for one in (True, False)
         ]
         np.testing.assert_allclose(summed[0], 1, rtol=1e-6)
@@ -118,9 +123,14 @@ def test_a_row_does_not_depend_on_the_other_rows(capacity):
 def test_experts_drop_what_exceeds_their_capacity_in_training_alone():
     config = mixture(capacity_factor=0.75, number=4)
     layer, values, _ = made(config)
-    x, record = tokens(2, 16), {}
-    training = Context(jnp.zeros((1, 16), jnp.int32), training=True, record=record)
-    got, whole = layer(jnp.asarray(x), training), call(layer, x)
+    x = tokens(2, 16)
+
+    def trained(x):
+        record = {}
+        out = layer(x, Context(jnp.zeros((1, 16), jnp.int32), training=True, record=record))
+        return out, record["experts"]["dropped"]["total"]
+
+    (got, total), whole = call(trained, x), call(layer, x)
     # ceil(0.75 * 2 * 16 / 4) = 6 tokens per expert and row.
     weights, _ = reference.chosen_experts(
         config.ffn.experts, np.float64(x).reshape(-1, 16) @ np.float64(values["router"]["kernel"]), 0
@@ -128,10 +138,10 @@ def test_experts_drop_what_exceeds_their_capacity_in_training_alone():
     sent = (weights > 0).reshape(2, 16, 4)
     dropped = sent & (np.cumsum(sent, 1) > 6)
     assert dropped.sum() > 4
-    assert float(record["experts"]["dropped"]["total"]) == dropped.sum()
+    assert float(total) == dropped.sum()
     kept = ~dropped.any(-1)
-    np.testing.assert_allclose(np.asarray(got)[kept], whole[kept], atol=1e-5)
-    assert abs(np.asarray(got) - whole)[~kept].max() > 0.01
+    np.testing.assert_allclose(got[kept], whole[kept], atol=1e-5)
+    assert abs(got - whole)[~kept].max() > 0.01
 
 
 def test_balancing_losses_are_those_of_the_papers():
@@ -139,7 +149,7 @@ def test_balancing_losses_are_those_of_the_papers():
     logits = jnp.asarray(np.random.default_rng(8).standard_normal((2, 12, 8)), jnp.float32)
     there = np.ones((2, 12), bool)
     there[1, 7:] = False
-    routing = route(logits, None, config)
+    routing = routed(logits, None, config)
     sent = assignments(routing, jnp.asarray(there))
     shares = 1 / (1 + np.exp(-np.float64(logits)))
     shares /= shares.sum(-1, keepdims=True)
@@ -159,12 +169,17 @@ def test_balancing_losses_are_those_of_the_papers():
 
 
 def test_padding_is_in_no_count():
-    layer, _, _ = made(mixture(**DEEPSEEK))
-    record, losses, x = {}, {}, tokens(2, 8)
+    config, record, losses = mixture(**DEEPSEEK), {}, {}
+    _, values, bias = made(config)
     positions = jnp.asarray([[0, 1, 2, -1, -1, -1, -1, -1], list(range(8))])
-    context = Context(positions, training=True, record=record, losses=losses)
-    layer(jnp.asarray(x), context)
-    assert float(layer.sent[...].sum()) == float(record["experts"]["sent"].sum()) == 2 * (3 + 8)
+
+    def counts(layer, x):
+        layer(x, Context(positions, training=True, record=record, losses=losses))
+        return record["experts"]["sent"].sum()
+
+    stats = {"choice_bias": jnp.asarray(bias), "sent": jnp.zeros(8)}
+    recorded, stats = call_and_statistics(make_feed_forward(config), values, stats, counts, tokens(2, 8))
+    assert float(stats["sent"].sum()) == float(recorded) == 2 * (3 + 8)
     assert {name for _, name in losses} == {"expert_balance", "sequence_balance", "router_z"}
 
 
@@ -176,7 +191,7 @@ def test_jitter_and_noise_act_in_training_alone_and_by_row():
     def logits(rows, training=True):
         key = DropoutKey(jax.random.key(0), {}, jnp.asarray(rows))
         context = Context(jnp.zeros((1, 8), jnp.int32), training=training, dropout_key=key)
-        return np.asarray(layer.logits(jnp.asarray(x)[np.asarray(rows)], context))
+        return call(lambda x: layer.logits(x, context), x[np.asarray(rows)])
 
     np.testing.assert_array_equal(logits([0, 1], False), logits([0, 1], False))
     assert 0.1 < abs(logits([0, 1]) - logits([0, 1], False)).mean() < 2
@@ -198,8 +213,8 @@ def test_blocks_of_rows_equal_a_product_by_group_with_its_gradients():
         def ours(x, w, platform=platform):
             return grouped_product(x, w, sizes, Platform(platform))
 
-        np.testing.assert_allclose(ours(x, w), by_group(x, w), atol=1e-5)
-        gradients = [jax.grad(lambda x, w, f=f: (f(x, w) * c).sum(), (0, 1))(x, w) for f in (ours, by_group)]
+        np.testing.assert_allclose(call(ours, x, w), call(by_group, x, w), atol=1e-5)
+        gradients = [call(jax.grad(lambda x, w, f=f: (f(x, w) * c).sum(), (0, 1)), x, w) for f in (ours, by_group)]
         for one, other in zip(*gradients, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-4)
 

@@ -13,6 +13,7 @@ other fields are those of the whole model or of the optimizer. A group also has 
 (`GROUP_ONLY`), whose paths here are "optimizer.select" and the like.
 """
 
+import functools
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
@@ -133,7 +134,13 @@ def layer_scopes(flat: Mapping[str, Any], overrides: Mapping[str, Mapping[str, A
 def _model_in(scope: str, model: Mapping[str, Any], **more: Any) -> ml_collections.FrozenConfigDict:
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
     changes = {f"model.{path}": value for path, value in more.items()}
-    return ml_collections.FrozenConfigDict(unflatten(values_in(scope, flat) | changes)["model"])
+    return _frozen_model(tuple((values_in(scope, flat) | changes).items()))
+
+
+@functools.lru_cache(maxsize=256)
+def _frozen_model(items: tuple[tuple[str, Any], ...]) -> ml_collections.FrozenConfigDict:
+    # Making it takes longer than everything else, and each layer and each count of a cost asks for it.
+    return ml_collections.FrozenConfigDict(unflatten(dict(items))["model"])
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:
