@@ -47,7 +47,7 @@ POINTER = re.compile(r"(?:19|20)\d\d|docs/\S+\.md")
 
 @pytest.fixture(autouse=True)
 def short_kernel_table(monkeypatch):
-    """tests/variants/test_kernel_table.py compares the kernels of variants; all take several seconds."""
+    """tests/variants/test_kernel_table.py compares the kernels of variants; all take seconds."""
     monkeypatch.setattr("zoo.variants.kernel_table.VARIANTS", VARIANTS[:1])
     monkeypatch.setattr("zoo.variants.kernel_table.SETTINGS", {})
 

@@ -248,3 +248,11 @@ def test_any_scope_resolves_stably_or_is_refused_in_plain_lines(drawn):
         assert configs.resolve(resolved) == resolved
         assert configs.resolve(json.loads(json.dumps(configs.to_plain(resolved)))) == resolved
         assert overrides.items() <= flatten(resolved).items()
+
+
+def test_kinds_of_equal_numbers_of_other_types_are_kept_apart():
+    # A kind is made once for each of its settings, and 8 equals 8.0.
+    model = json.loads(json.dumps(resolve(KINDS).to_dict()))["model"]
+    for window in (8, 8.0):
+        model["layers"]["kinds"]["local"]["attention"]["window"] = window
+        assert type(configs.layer_kind(model, "local").attention.window) is type(window)

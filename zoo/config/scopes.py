@@ -134,13 +134,20 @@ def layer_scopes(flat: Mapping[str, Any], overrides: Mapping[str, Mapping[str, A
 def _model_in(scope: str, model: Mapping[str, Any], **more: Any) -> ml_collections.FrozenConfigDict:
     flat = {f"model.{path}": value for path, value in flatten(model).items()}
     changes = {f"model.{path}": value for path, value in more.items()}
-    return _frozen_model(tuple((values_in(scope, flat) | changes).items()))
+    found = values_in(scope, flat) | changes
+    return _frozen_model(tuple((path, type(value), _hashable(value)) for path, value in found.items()))
+
+
+def _hashable(value: Any) -> Any:
+    """Returns a value with tuples for lists, which a frozen config has in their place too."""
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 @functools.lru_cache(maxsize=256)
-def _frozen_model(items: tuple[tuple[str, Any], ...]) -> ml_collections.FrozenConfigDict:
+def _frozen_model(items: tuple[tuple[str, type, Any], ...]) -> ml_collections.FrozenConfigDict:
     # Making it takes longer than everything else, and each layer and each count of a cost asks for it.
-    return ml_collections.FrozenConfigDict(unflatten(dict(items))["model"])
+    # The types are for the cache: 1, 1.0 and True are equal, but three settings.
+    return ml_collections.FrozenConfigDict(unflatten({path: value for path, _, value in items})["model"])
 
 
 def side(model: Mapping[str, Any], name: str) -> ml_collections.FrozenConfigDict:

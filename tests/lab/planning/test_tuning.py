@@ -314,7 +314,16 @@ def test_the_sweep_is_locked_during_tuning(zoo, monkeypatch):
 def test_a_single_arm_can_be_tuned(command_line):
     Path("small.py").write_text("from zoo import config\ndef get_config():\n    return config.default()\n")
     Path("text.txt").write_text("Of a small text the floors are counted fast.\n" * 2000)
-    words = ("run", "--config=small.py", "--config.data.source=text:text.txt", "--name", "alone", "--seeds", "2", *FLAGS)
+    words = (
+        "run",
+        "--config=small.py",
+        "--config.data.source=text:text.txt",
+        "--name",
+        "alone",
+        "--seeds",
+        "2",
+        *FLAGS,
+    )
     assert command_line(*words, curves=CURVES)[0] == 0
     rates = load_tuning_grid("runs/alone", load_sweep("runs/alone").tuning)
     assert list(rates.arms) == list(rates.chosen) == list(rates.curves) == [""]
