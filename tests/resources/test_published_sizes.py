@@ -20,11 +20,12 @@ def test_sizes_in_the_table_are_those_of_docstrings_and_fit():
 def test_rows_that_differ_from_docstrings_and_sizes_that_do_not_fit_are_found():
     first, other = Statement("a:1", 8, "h100"), Statement("b:2", 1, "v5e")
     found = {
-        "parameters": 1000, "memory": 2**30, "limit": 2**31, "parts": 2, "kernel": "splash",
+        "parameters": 1000, "memory": 2**30, "limit": 2**31, "parts": 2,
+        "attention": ["mamba2 (kind state), not fused: x", "splash (kind full; kind near)", "splash (cross-attention)"],
         "stages": [{"measured": {"kernels": {"splash_mha_fwd": 3, "ragged-dot-none": 5}}}],
     }  # fmt: skip
     rows = [row(first, found, 1.6)]
-    assert tuple(rows[0].values()) == ("a:1", "1,000", "8 h100", "1.00", "2.00", "2", "splash, 3 calls", "2")
+    assert tuple(rows[0].values()) == ("a:1", "1,000", "8 h100", "1.00", "2.00", "2", "mamba2, splash: 3 calls", "2")
     assert list(problems(rows, [first])) == []
     assert list(problems(rows, [first, other])) == ["b:2: no row"]
     assert list(problems(rows, [])) == ["a:1: its docstring names no devices"]
