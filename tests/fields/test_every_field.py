@@ -187,7 +187,7 @@ REFUSED_BY = {
     "encoder": (*ORDERED, *REPLACED, *RECURRENT, *SPANS, *LABELLED, *PAIRED, "training.eval_context", "model.embedding.shared", "model.attention.cross_kv_heads",
                 "objective.prefix_length", "objective.sampled_softmax"),
     "encoder_decoder": (
-        *ORDERED, *REPLACED, *WITHOUT_CROSS, *RECURRENT, "model.layers.loop_draws", "model.layers.eval_loops", *MASKED, *SPANS, "model.ffn.experts.choice", "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.embedding.segments", "model.head.pooler",
+        *ORDERED, *REPLACED, *WITHOUT_CROSS, *RECURRENT, "model.layers.loop_draws", "model.layers.eval_loops", *MASKED, *SPANS, "model.ffn.experts.choice", "model.parallel", "model.base_num_layers", "model.layers.pattern", "model.attention.keys_from", "model.embedding.segments", "model.head.pooler",
         "model.head.next_sentence", "model.attention.window", "model.attention.global_tokens", "model.attention.global_projections",
         "model.attention.dilations", "data.position_offsets", "data.isolate_documents", "objective.sampled_softmax", *LABELLED, *PAIRED, *DISTILLED,
         "data.row_format", "data.short_row_fraction", "training.eval_context", "training.eval_masks", *STORED),
