@@ -88,7 +88,7 @@ def _sized(compute: np.ndarray, losses: np.ndarray) -> SizedLosses:
 
 
 def coverage_rows(ladders: int = LADDERS, bootstrapped: int = BOOTSTRAPPED) -> Iterator[dict[str, str]]:
-    """Yields the rows of the table, of which the last is the law of parameters and tokens."""
+    """Yields the rows of the table; the last one is about the law of parameters and tokens."""
     for setting in SETTINGS:
         yield coverage_row(setting, ladders, bootstrapped)
     yield {

@@ -3,7 +3,6 @@ scans, recomputation, caches and numbers of parameters.
 """
 
 import functools
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from tests import reference
 from tests.decoding.making import generator, stepwise_and_full_scores
 from tests.support.building import as_float64, call, close, counting, random_values, tiny, with_values
 from tests.support.comparisons import compared
+from tests.support.packed_rows import compare_packed_and_padded_rows
 from tests.support.visibility import normal
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.models import cost
@@ -148,16 +148,7 @@ def test_beams_reorder_the_keys_that_layers_share():
 
 
 def test_packed_and_padded_rows_match_the_reference():
-    config = tiny(LAST | {"model.position.kind": "alibi"})
-    model = make_model(config)
-    values = random_values(model, 2)
-    positions = np.array([[0, 1, 2, 0, 1, 2], [0, 1, 2, 3, -1, -1]])
-    documents = np.array([[0, 0, 0, 1, 1, 1], [0] * 6])
-    context = replace(counting(6), positions=jnp.asarray(positions), documents=jnp.asarray(documents), in_order=False)
-    found = call(lambda values: with_values(model, values)(TOKENS, context), values)
-    rows = reference.Rows(positions, documents)
-    wanted = reference.model.hidden_states(config.model, as_float64(values), TOKENS, rows)
-    compared(found[positions >= 0], wanted[positions >= 0], 2e-5, config=config)
+    compare_packed_and_padded_rows(LAST | {"model.position.kind": "alibi"}, TOKENS)
 
 
 def test_a_population_is_a_vmap_of_its_members():

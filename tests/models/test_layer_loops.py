@@ -18,3 +18,7 @@ from zoo.models.layer_loops import layer_loops
 ])  # fmt: skip
 def test_layers_are_divided_into_loops(kinds, period, start, expected):
     assert [tuple(loop) for loop in layer_loops(kinds, period, start)] == expected
+
+
+def test_the_last_of_neighbours_can_be_a_loop_of_its_own():
+    assert [tuple(loop) for loop in layer_loops("aaabba", 6, 0, {"a"})] == [(0, 1, 2), (2, 1, 1), (3, 1, 2), (5, 1, 1)]

@@ -193,12 +193,12 @@ class Stack(nnx.Module):
 
         if self.uses > 1:
             return scanned(x, self._scan_shared, earlier)
-        for loop in layer_loops(self.kinds, len(self.pattern), start):
-            read, last = loop.period == 1 and self.kinds[loop.first] in sources, loop.first + loop.turns - 1
-            loop = loop._replace(turns=loop.turns - read)
-            x = scanned(x, partial(self._scan, loop=loop), earlier) if loop.turns else x
-            if read:
-                x, earlier = self._unroll(x, layers, state, self._places(last, last + 1), earlier, new)
+        for loop in layer_loops(self.kinds, len(self.pattern), start, sources):
+            if loop.period == loop.turns == 1 and self.kinds[loop.first] in sources:
+                read = self._places(loop.first, loop.first + 1)
+                x, earlier = self._unroll(x, layers, state, read, earlier, new)
+            else:
+                x = scanned(x, partial(self._scan, loop=loop), earlier)
         return x
 
     def _scan(self, x, layers, state, loop, earlier):

@@ -2,8 +2,6 @@
 reference, costs, and what is refused.
 """
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +12,7 @@ from tests.decoding.making import random_model
 from tests.fields.refused_configs import ENCODER, check_refused
 from tests.support.building import as_float64, call, counting, random_values, tiny, with_values
 from tests.support.comparisons import compared
+from tests.support.packed_rows import compare_packed_and_padded_rows
 from tests.support.visibility import normal
 from zoo.decoding.decode_step import IncrementalDecoder, PaddedTokens, unstack_layers
 from zoo.layers.attention.key_values import KeyValues
@@ -57,16 +56,7 @@ def test_gradients_match_differences_of_the_reference():
 
 @pytest.mark.parametrize("fields", [NORMED, ADDED], ids=["normed", "added"])
 def test_packed_and_padded_rows_match_the_reference(fields):
-    config = tiny(fields)
-    model = make_model(config)
-    values = random_values(model, 2)
-    positions = np.array([[0, 1, 2, 0, 1, 2], [0, 1, 2, 3, -1, -1]])
-    documents = np.array([[0, 0, 0, 1, 1, 1], [0] * 6])
-    context = replace(counting(6), positions=jnp.asarray(positions), documents=jnp.asarray(documents), in_order=False)
-    found = call(lambda values: with_values(model, values)(TOKENS, context), values)
-    rows = reference.Rows(positions, documents)
-    wanted = reference.model.hidden_states(config.model, as_float64(values), TOKENS, rows)
-    compared(found[positions >= 0], wanted[positions >= 0], 2e-5, config=config)
+    compare_packed_and_padded_rows(fields, TOKENS)
 
 
 @pytest.mark.parametrize("fields", [NORMED, ADDED], ids=["normed", "added"])

@@ -10,7 +10,6 @@ from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.scopes import attention_part, state_part
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
-from zoo.layers.cache import Cache, Entries
 from zoo.layers.context import Context
 from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Linear, constant, output_initializer, parameter
@@ -64,7 +63,7 @@ class ParallelHeads(TokenMixer):
         else:
             entries = context.cache.entries
             own = {name.removeprefix(STATE): entry for name, entry in entries.items() if name.startswith(STATE)}
-            s = self.state(x, replace(context, cache=_with_entries(context.cache, own)))
+            s = self.state(x, replace(context, cache=replace(context.cache, layers=[own])))
             entries |= {STATE + name: entry for name, entry in own.items()}
         if not self.normed:
             return a + s
@@ -88,7 +87,3 @@ class ParallelHeads(TokenMixer):
         """Returns those of the mixer with a state."""
         of_state = state_part(layer)
         return ATTENTION_KINDS.code_of(of_state.attention.kind).state_bytes(of_state)
-
-
-def _with_entries(cache: Cache, entries: Entries) -> Cache:
-    return replace(cache, layers=[entries])
