@@ -193,6 +193,13 @@ def test_longer_rows_are_a_caveat_and_single_seeds_have_no_interval(writer, caps
     assert " to " not in next(line for line in out.splitlines() if line.startswith(ARM))
 
 
+def test_intervals_of_tuned_arms_say_what_they_leave_out(writer, folders, capsys):
+    tuned = write_sweep(writer, 2, name="tuned", tuning={"field": "optimizer.learning_rate", "values": [0.1, 0.2]})
+    said = "note: arms were tuned, and the intervals leave out what tuning does not settle"
+    assert said in law(capsys, *folders[:2], tuned)[1]
+    assert said not in law(capsys, *folders)[1]
+
+
 def test_sizes_with_other_tokens_for_each_parameter_have_the_law_of_both(capsys):
     def arm(n, d, gain):
         loss = 1.69 + 406.4 * n**-0.34 + 410.7 * d**-0.28 + gain

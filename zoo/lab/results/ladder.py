@@ -14,6 +14,7 @@ from zoo.lab.results.corpora import source_of
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.tuning_grid import tuning_entries
 from zoo.lab.statistics.size_token_law import SizeTokenLosses
 from zoo.lab.statistics.sized_losses import SizedLosses
 
@@ -169,6 +170,8 @@ def _caveats(sweeps: Sequence[SweepResults], names: Sequence[str], found: Sequen
     if len(lengths) > 1:
         shown = listed(sorted(lengths, key=str))
         yield f"rows have {shown} tokens at different sizes, and longer rows have lower losses by themselves"
+    if any(tuning_entries(sweep.tuning) for sweep in sweeps):
+        yield "arms were tuned, and the intervals leave out what tuning does not settle"
     for name in names:
         label = next(arm.label for sweep in sweeps for arm in sweep.arms if arm.name == name)
         missing = [str(sweep.folder) for sweep, at in zip(sweeps, found, strict=True) if at[name] is None]
