@@ -155,8 +155,8 @@ def test_parallel_sublayers_match_their_equation(parallel, residual):
 def test_cross_attention_is_between_attention_and_feed_forward(placement, residual):
     if placement in ("deepnorm", *WEIGHED) and not residual:
         pytest.skip("refused by the config")
-    if placement == "depth_attention":
-        pytest.skip("it counts two sublayers in each layer")
+    if placement in ("depth_attention", "mudd"):
+        pytest.skip("it is refused beside cross-attention")
     fields = {"model.norm.placement": placement, "model.residual": residual, "model.decoder.num_layers": 3}
     config = side(tiny(ENCODER_DECODER | fields).model, "decoder")
     module, generator = make_block(config, cross=True, sides=(2, 3)), np.random.default_rng(1)

@@ -39,6 +39,7 @@ from zoo.training.trainer import run, train_runs
 
 N = 3
 HYPER = {"model.norm.placement": "hyper_static", "model.norm.streams": N}
+MUDD = {"model.norm.placement": "mudd", "model.norm.streams": 4}
 
 
 def test_recorded_states_are_the_mean_of_the_streams():
@@ -81,8 +82,9 @@ def test_initial_model_equals_pre_norm_to_the_bit(placement, number):
     np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 2})[1])
 
 
-def test_averages_over_blocks_begin_as_pre_norm():
-    own = {"model.norm.placement": "denseformer", "model.num_layers": 3}
+@pytest.mark.parametrize("placement", ["denseformer", "mudd"])
+def test_sums_over_blocks_begin_as_pre_norm(placement):
+    own = {"model.norm.placement": placement, "model.num_layers": 3}
     np.testing.assert_array_equal(hidden(own)[1], hidden({"model.num_layers": 3})[1])
 
 
@@ -203,6 +205,9 @@ def test_stream_parameters_are_counted_and_grouped():
         ({"model.residual": False}, "needs model.residual=true"),
         ({"model.parallel": "own_norms"}, "model.parallel=own_norms is defined for pre-norm"),
         ({"model.norm.placement": "pre", "model.norm.streams": 3}, "model.norm.streams=3 has no effect"),
+        (MUDD | ENCODER_DECODER, "use model.architecture=decoder or encoder"),
+        (MUDD | {"model.attention.kind": "linear"}, "model.attention.kind=linear computes them from one input"),
+        (MUDD | {"model.convolution.kind": "canon"}, "leave A out"),
     ],
 )
 def test_unsupported_combinations_are_refused(changes, line):

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 NORM, BLOCK, CONTEXT = "zoo/layers/norm.py", "zoo/layers/block.py", "zoo/layers/context.py"
 STREAMS, DEPTH = "zoo/layers/residual_streams.py", "zoo/layers/depth_connections.py"
+DYNAMIC = "zoo/layers/dynamic_dense.py"
 DUAL, INTERPOLATED = "zoo/layers/dual_residual.py", "zoo/layers/interpolated_residual.py"
 NGPT_TESTS = ("tests/models/test_ngpt.py",)
 ROPE, RELATIVE, KERNELS = (
@@ -118,6 +119,27 @@ MUTANTS = (
         DEPTH,
         "jnp.clip(self.depth - 1 - layer, 0, half - 1)",
         "jnp.clip(self.depth - 2 - layer, 0, half - 1)",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "MUDD: the values read the sum of the keys",
+        DYNAMIC,
+        "(read[:, :, WAYS.index(name)], context)",
+        '(read[:, :, WAYS.index("key")], context)',
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "MUDD: the weights of a sum are in the order of the outputs",
+        DYNAMIC,
+        "back = number - jnp.arange(weights.shape[-1])",
+        "back = jnp.arange(weights.shape[-1])",
+        BLOCK_TESTS,
+    ),
+    Mutant(
+        "MUDD: attention is added to what its queries read",
+        DYNAMIC,
+        'for way in ("query", "residual"))',
+        'for way in ("query", "query"))',
         BLOCK_TESTS,
     ),
     Mutant(

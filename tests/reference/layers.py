@@ -282,18 +282,22 @@ def attention_row(
     documents=None,
     mix=lambda v: v,
     kept=None,
+    inputs=None,
 ):
     """Attention of one row before the output matrix: x [T, D] at positions `queries` reads `source`
     [S, D] at positions `keys`. `length` is that of the longest row; `table` is the bias table that
     all layers share; `prefix` "global_" selects the projections of global tokens; `mix` transforms
     the values. Rotated keys and values are those in `kept`, or if that is empty they are put there
-    (Brandon et al. 2024, section 3.1).
+    (Brandon et al. 2024, section 3.1). With `inputs` keys and values are projected from these two, and
+    not from `source`.
     """
+    for_keys, for_values = inputs or (source, source)
     H, K, position = config.attention.num_heads, config.attention.head_dim, config.position
 
     def mixed(name, y):
         if not cross and config.convolution.kind == "kv_shift" and name != "query":
-            return shifted(config, x, y, queries, documents, params[f"{name}_convolution"])
+            given = for_keys if name == "key" else for_values
+            return shifted(config, given, y, queries, documents, params[f"{name}_convolution"])
         return y if cross else convolved(config, "B", y, queries, documents, params.get(f"{name}_convolution"))
 
     first = 0  # The first dimension of a head that rotates.
@@ -302,7 +306,7 @@ def attention_row(
     else:
         q, *own = (
             clipped(config, mixed(name, linear(params[prefix + name], y))).reshape(len(y), -1, K)
-            for name, y in (("query", x), *([] if kept else [("key", source), ("value", source)]))
+            for name, y in (("query", x), *([] if kept else [("key", for_keys), ("value", for_values)]))
         )
         k, v = own or (kept["key"], kept["value"])
     assert q.shape[1] == config.attention.num_query_heads
@@ -394,9 +398,10 @@ def parallel_heads(config, params, x, rows, table, number):
     return linear(params["output"], sum(scaled))
 
 
-def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
+def attention_layer(config, params, x, rows, cross=False, table=None, number=1, inputs=None):
     """An attention layer, [B, T, D] to [B, T, D]; with `cross` it reads the memory, without
-    position terms. The `number` of the layer counts from 1.
+    position terms. The `number` of the layer counts from 1. `inputs`: what keys and values are
+    projected from, if not x.
     """
     if config.attention.kind in KINDS:
         return recurrent_layer(config, params, x, rows, number)
@@ -434,7 +439,7 @@ def attention_layer(config, params, x, rows, cross=False, table=None, number=1):
                 mine.clear()
             attended = attention_row(
                 config, params, x[b], x[b], places, places, seen, length, False, table, documents=documents, mix=mix,
-                kept=rows.keys[source, b] if source else mine,
+                kept=rows.keys[source, b] if source else mine, inputs=None if inputs is None else [y[b] for y in inputs],
             )  # fmt: skip
             if config.attention.global_projections:
                 other = attention_row(config, params, x[b], x[b], places, places, seen, length, False, table, "global_")

@@ -51,7 +51,7 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         sublayers["ffn"] = lambda y: feed_forward(config, params["ffn"], before("C", "ffn", y), rows)
 
     def normed(name, y):
-        if name == "attention" and not config.attention.input_norm:
+        if name in ("attention", "attention_key", "attention_value") and not config.attention.input_norm:
             return y
         return norm(config, params.get(f"{name}_norm"), y, rows)
 
@@ -67,6 +67,17 @@ def block(config, params, x, rows, table=None, sides=None, number=1, first=None)
         return streams.around_block(
             config, params, x, lambda y: block(plain, params, y, rows, table, sides, number), number
         )
+    if placement == "mudd":
+
+        def attention(*inputs):
+            query, *others = (
+                normed(f"attention{name}", y) for name, y in zip(("", "_key", "_value"), inputs, strict=True)
+            )
+            return r * attention_layer(
+                config, params["attention"], query, rows, table=table, number=number, inputs=others
+            )
+
+        return streams.dynamic_dense(params, x, attention, lambda h: r * sublayers["ffn"](normed("ffn", h)), number)
     for place, (name, f) in enumerate(sublayers.items()):
         if placement in streams.HYPER:
             order = (number - 1) * len(sublayers) + place

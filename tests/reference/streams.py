@@ -2,10 +2,12 @@
 connections over depth.
 """
 
+import math
+
 import numpy as np
 
 HYPER = ("hyper_static", "hyper", "mhc")
-DEPTH = ("depth_attention", "denseformer", "unet")
+DEPTH = ("depth_attention", "denseformer", "unet", "mudd")
 EPSILON = 1e-6
 SINKHORN_STEPS = 20
 
@@ -22,7 +24,7 @@ def expand(config, x):
 def reduce(config, x):
     """What the last norm reads, [B, T, D]: the mean of the streams, or one of them."""
     if config.norm.placement in DEPTH:
-        return x[:, :, 0]
+        return x[:, :, 3 if config.norm.placement == "mudd" else 0]
     if config.norm.placement == "resi_dual":
         return x[:, :, 1]
     return x.mean(axis=2) if config.norm.placement in HYPER else x
@@ -73,6 +75,8 @@ def sigmoid(x):
 def begin_depth(config, x):
     """The vectors that enter the first block: what is read, and the outputs that are known, else 0."""
     B, T, D = x.shape
+    if config.norm.placement == "mudd":
+        return np.concatenate([np.repeat(x[:, :, None], 5, axis=2), np.zeros((B, T, config.num_layers, D))], axis=2)
     kept = {"depth_attention": 2 * config.num_layers + 1, "denseformer": config.num_layers + 1}
     kept = kept.get(config.norm.placement, config.num_layers // 2)
     vectors = np.zeros((B, T, 1 + kept, D))
@@ -107,3 +111,20 @@ def around_block(config, params, x, block, number):
     if number <= L // 2:
         x[:, :, number] = x[:, :, 0]
     return x
+
+
+def dynamic_dense(params, x, attention, feed_forward, number):
+    """MUDD (Xiao et al. 2025, eq. 5 to 8): attention reads three sums of the outputs so far and is
+    added to a fourth; `number` counts blocks from 1. A block's output is followed by the sums for the
+    next one, whose weights are stored from the newest output to the oldest.
+    """
+    h = x[:, :, 3] + attention(x[:, :, 0], x[:, :, 1], x[:, :, 2])
+    output = h + feed_forward(h)
+    known = np.concatenate([x[:, :, 4 : 4 + number], output[:, :, None]], axis=2)
+    rms = np.sqrt((output**2).mean(axis=-1, keepdims=True) + EPSILON)
+    inner = (output / rms) @ params["depth_inner"]
+    erf = np.vectorize(math.erf)(inner / math.sqrt(2))
+    weights = inner * (1 + erf) / 2 @ params["depth_outer"] + params["depth_weights"]
+    newest_first = weights.reshape(*output.shape[:2], 4, -1)[..., : number + 1]
+    read = np.einsum("btcj,btjd->btcd", newest_first[..., ::-1], known)
+    return np.concatenate([read, known, x[:, :, 5 + number :]], axis=2)

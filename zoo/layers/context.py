@@ -166,6 +166,8 @@ class Context(ForwardMode):
             it. None in stacks without such layers.
         key_values: in a layer whose keys and values later layers read (`attention.keys_from`), a list
             that takes them; in these later layers what it took; None elsewhere.
+        projection_inputs: what self-attention projects to its "key" and its "value", where that is not
+            its own input; None elsewhere.
         kernels: list that collects which implementation each layer chooses for its scores, of which
             only shapes are computed then; None (the default) disables it.
         group_sizes: inside of experts, whose input is one row for each assignment, in the order of the
@@ -191,6 +193,7 @@ class Context(ForwardMode):
     tokens: Int[Array, "N L"] | None = None
     published: Mapping[str, Array] | None = None
     key_values: Any = None
+    projection_inputs: Mapping[str, Float[Array, "B T D"]] | None = None
     kernels: list[Any] | None = None
     group_sizes: Int[Array, " E"] | None = None
     group_room: int = 0

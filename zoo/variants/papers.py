@@ -294,6 +294,11 @@ PAPERS = (
         "arXiv:2412.13663",
     ),
     Paper("Xiao et al. 2023", "Efficient Streaming Language Models with Attention Sinks", "arXiv:2309.17453"),
+    Paper(
+        "Xiao et al. 2025",
+        "MUDDFormer: Breaking Residual Bottlenecks in Transformers via Multiway Dynamic Dense Connections",
+        "arXiv:2502.12170",
+    ),
     Paper("Xie et al. 2023", "ResiDual: Transformer with Dual Residual Connections", "arXiv:2304.14802"),
     Paper("Xie et al. 2025", "mHC: Manifold-Constrained Hyper-Connections", "arXiv:2512.24880"),
     Paper("Xiong et al. 2020", "On Layer Normalization in the Transformer Architecture", "arXiv:2002.04745"),

@@ -145,8 +145,11 @@ def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
 
 
 _SOFTMAX = frozenset(
-    {"heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution", "shared_keys"}
-)
+    {
+        "heads", "cross", "positions", "window", "documents", "prefix", "scores", "kernels", "distribution",
+        "shared_keys", "own_inputs",
+    }
+)  # fmt: skip
 
 HEADS_RESULT = (
     "Vaswani et al. 2017, table 3, row A, BLEU on the English-German development set at equal cost: 1 head 24.9, 4 "
@@ -192,6 +195,7 @@ ATTENTION_KINDS = KindTable(
         "convolved": "it has short convolutions of its own",
         "ranked_decay": "its decays are computed by matrices of a low rank",
         "shared_keys": "layers of it can read the keys and values of an earlier one",
+        "own_inputs": "its queries, keys and values can each be projected from an input of their own",
         "reads_first": "it reads what the first layer publishes, in the same shape, so the first layer is of this kind",
     },
     kinds=(
@@ -322,7 +326,7 @@ ATTENTION_KINDS = KindTable(
             "latent",
             "softmax attention to keys and values that are computed from one small vector for each token "
             "(multi-head latent attention, DeepSeek-V2)",
-            _SOFTMAX - {"cross", "shared_keys"},
+            _SOFTMAX - {"cross", "shared_keys", "own_inputs"},
             fields=(
                 Field(
                     "model.attention.latent_dim",

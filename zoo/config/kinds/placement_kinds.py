@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo.config.field import Field
+from zoo.config.kinds.attention_kinds import ATTENTION_KINDS
 from zoo.config.kinds.description import Description
 from zoo.config.kinds.kind import Kind, KindTable
 
@@ -72,6 +73,24 @@ def _depth_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
         )
     if flat[PLACEMENT] == "unet" and flat["model.num_layers"] < 2:
         yield f"{PLACEMENT}=unet leads from the first half of the layers to the second; it needs model.num_layers >= 2"
+
+
+def _mudd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
+    yield from _stream_problems(flat, architecture)
+    reads = f"{PLACEMENT}=mudd gives queries, keys and values an input each"
+    attention, kind = "model.attention", flat["model.attention.kind"]
+    if flat["model.architecture"] == "encoder_decoder":
+        yield f"{reads}, and a layer with cross-attention has no such form; use model.architecture=decoder or encoder"
+    able = ATTENTION_KINDS.having("own_inputs")
+    if kind not in able:
+        yield f"{attention}.kind={kind} computes them from one input, and {reads}; use one of {', '.join(able)}"
+    if flat[f"{attention}.keys_from"]:
+        source = flat[f"{attention}.keys_from"]
+        yield f"{attention}.keys_from={source}: {reads}, so each layer has keys of its own; leave it out"
+    if flat[f"{attention}.global_projections"]:
+        yield f"{attention}.global_projections=true projects one input for global tokens, and {reads}; set it to false"
+    if flat["model.convolution.kind"] != "none" and "A" in flat["model.convolution.places"]:
+        yield f"model.convolution.places: place A is on the one input of attention, and {reads}; leave A out"
 
 
 def _interpolation_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
@@ -304,6 +323,26 @@ PLACEMENT_KINDS = KindTable(
             problems=_depth_problems,
             code="zoo.layers.depth_connections:UNetBlock",
             description=Description(name="u-net-skips"),
+        ),
+        Kind(
+            PLACEMENT,
+            "mudd",
+            "queries, keys, values and the stream of a layer each read a weighted sum of all earlier outputs, with "
+            "weights of each token (MUDDFormer, Xiao et al. 2025)",
+            _DEPTH,
+            problems=_mudd_problems,
+            code="zoo.layers.dynamic_dense:DynamicDenseBlock",
+            description=Description(
+                name="multiway-dynamic-dense",
+                details=(
+                    "The source also makes later feed-forward layers wider than earlier ones, which is left out here.",
+                ),
+                published=(
+                    "Xiao et al. 2025: the loss of Transformers that are trained with 1.8 to 2.4 times the compute; "
+                    "2.8B parameters match Pythia of 6.9B, with 0.23 % more parameters and 0.4 % more operations.",
+                ),
+                synonyms=("mudd", "muddformer"),
+            ),
         ),
         Kind(
             PLACEMENT,

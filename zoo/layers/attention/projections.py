@@ -146,7 +146,8 @@ class Attention(TokenMixer):
 
     def _heads(self, x: Float[Array, "B T D"], context: Context) -> Projected:
         """Returns queries, keys and values of self-attention, before rotation."""
-        q, k, v = (self._projected(name, x, context) for name in ("query", "key", "value"))
+        inputs = {"query": x, "key": x, "value": x, **(context.projection_inputs or {})}
+        q, k, v = (self._projected(name, each, context) for name, each in inputs.items())
         return self.queries(q), self.keys(k), self.mixed_values(self.values(v), x, context)
 
     def queries(self, x: Float[Array, "B T QK"]) -> Float[Array, "B T H K"]:
