@@ -1,5 +1,6 @@
 """Synthetic texts: their form, and their stated best loss against a search over all documents."""
 
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -37,6 +38,10 @@ SUMS = [
     for one in range(9)
     for other in range(9)
 ]
+SWAPS = {"a": "213", "b": "321", "c": "132"}
+SWAPPED = [
+    f"{first}{second}={SWAPS[second][int(SWAPS[first][0]) - 1]}" for first, second in itertools.product(SWAPS, SWAPS)
+]
 SMALL = {
     "copy,length=3,symbols=3": (27, r"([abc]{3})=\1\n"),
     "reverse,length=2,symbols=4": (16, r"([abcd])([abcd])=\2\1\n"),
@@ -46,6 +51,7 @@ SMALL = {
     ),
     "needle,length=2,symbols=3": (9 * 3 * 10, r"(?=.*#(\d).*\?\1\n)(?=.{6}$)[abc]*#\d[abc]*\?\d\n"),
     "parity,length=4": (16, "(?=0*(?:10*10*)*=0|0*10*(?:10*10*)*=1)[01]{4}=[01]\n"),
+    "permutations,length=2,symbols=3": (9, rf"(?:{'|'.join(SWAPPED)})\n"),
     "addition,length=2,symbols=3": (81, rf"(?:{'|'.join(SUMS)})\n"),
     "recall,length=2,symbols=3": (6 * 100 * 2, r"(?=.*([abc]\d).*\?\1\n)(?:[abc]\d){2}\?[abc]\d\n"),
     "multi_query_recall,length=2,symbols=3": (6 * 100 * 2, r"(?=(.).(?!\1))([abc]\d)([abc]\d)\?(?:\2\3|\3\2)\n"),
@@ -89,7 +95,8 @@ def test_bad_arguments_are_reported_in_one_line_each():
     for source, problem in (
         (
             "synthetic",
-            r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity, addition',
+            r'unknown task ""; one of copy, reverse, recall, multi_query_recall, induction, needle, parity, permutations, '
+            "addition",
         ),
         ("synthetic:copi", r'unknown task "copi" \(did you mean "copy"\?\)'),
         ("synthetic:copy,lenght=3", r'has no argument "lenght" \(did you mean "length"\?\)'),
@@ -100,6 +107,7 @@ def test_bad_arguments_are_reported_in_one_line_each():
         ("synthetic:induction,length=1", 'length of "induction" must be a whole number from 2'),
         ("synthetic:induction,length=27", "needs as many different symbols, and there are symbols=26"),
         ("synthetic:parity,symbols=3", "from 2 to 2"),
+        ("synthetic:permutations,symbols=2", "from 3 to 5"),
         ("synthetic:recall,length=27", "needs as many different keys, and there are symbols=26"),
     ):
         with pytest.raises(ConfigError, match=problem) as error:

@@ -9,9 +9,9 @@ from zoo.arguments import at_least
 from zoo.errors import ConfigError
 
 DESCRIPTION = """Asks trained decoders for the answers of synthetic tasks (copying, associative recall, induction,
-needle, parity, addition), on newly generated documents, and prints the share of documents whose answer is entirely
-right. A run can only be asked tasks that it was trained on; the default is every synthetic task of its data
-(docs/probes.md)."""
+needle, parity, permutations, addition), on newly generated documents, and prints the share of documents whose
+answer is entirely right. A run can only be asked tasks that it was trained on; the default is every synthetic task
+of its data (docs/probes.md)."""
 EXAMPLES = """examples:
   zoo train --config=configs/gpt2.py:tiny --config.data.source=synthetic:recall,length=8 --workdir=runs/recall
   zoo probe runs/recall

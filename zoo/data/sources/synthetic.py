@@ -1,16 +1,17 @@
 """Texts made by rule, whose entropy is known, and whose end is an answer to the rest.
 
-Sources are `synthetic:copy`, `reverse`, `recall`, `multi_query_recall`, `induction`, `needle` and
-`parity`. Documents are generated from a fixed seed per task and do not depend on the config's
-`seed`.
+Sources are `synthetic:copy`, `reverse`, `recall`, `multi_query_recall`, `induction`, `needle`,
+`parity`, `permutations` and `addition`. Documents are generated from a fixed seed per task and do not
+depend on the config's `seed`.
 """
 
+import itertools
 import math
 import re
 import string
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class SyntheticTask:
         place: (document) -> index of the symbol that is the answer, in the rest of the document;
             None where there is no such symbol.
         distinct: whether all `length` symbols of a document differ.
+        least: minima of the settings, where they are not those of all tasks.
     """
 
     description: str
@@ -56,6 +58,7 @@ class SyntheticTask:
     choices: Callable[[int], int] = lambda symbols: symbols
     place: Callable[[str], int] | None = None
     distinct: bool = False
+    least: Mapping[str, int] = field(default_factory=dict)
 
 
 def _copy_task(reverse: bool) -> SyntheticTask:
@@ -120,6 +123,15 @@ def _make_parity(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     return _columns(DIGITS[bits], "=", DIGITS[bits.sum(axis=1, keepdims=True) % 2], "\n")
 
 
+def _make_permutations(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
+    swaps = np.array(list(itertools.combinations(range(symbols), 2)))
+    chosen = (draws % len(swaps)).astype(np.int64)
+    place = np.zeros(len(draws), np.int64)
+    for one, other in swaps[chosen].transpose(1, 2, 0):
+        place = np.where(place == one, other, np.where(place == other, one, place))
+    return _columns(LETTERS[chosen], "=", DIGITS[1 + place][:, None], "\n")
+
+
 def _make_addition(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
     one, other = draws[:, :length] % symbols, draws[:, length:] % symbols
     digits, carry = [], np.zeros(len(draws), draws.dtype)
@@ -175,6 +187,7 @@ SYNTHETIC_TASKS = {
         symbols=len(LETTERS),
         place=lambda text: text.index(text[-3]) + 1,
         distinct=True,
+        least={"length": 2},
     ),
     "needle": SyntheticTask(
         "symbols with # and a digit among them, ?, and the digit",
@@ -193,6 +206,15 @@ SYNTHETIC_TASKS = {
         entropy=lambda length, symbols: length,
         length=8,
         symbols=2,
+    ),
+    "permutations": SyntheticTask(
+        "swaps of two places each, =, and the place to which they move what is at the first one",
+        _make_permutations,
+        draws=lambda length: length,
+        entropy=lambda length, symbols: length * math.log2(math.comb(symbols, 2)),
+        length=8,
+        symbols=5,
+        least={"symbols": 3},
     ),
     "addition": SyntheticTask(
         "a number, +, another one, =, and their sum, which has one digit more",
@@ -288,7 +310,7 @@ def parse(argument: str, field: str = "data.source") -> SyntheticDocuments:
     task = SYNTHETIC_TASKS[name]
     numbers = {"documents": 20000, "length": task.length, "symbols": min(26, task.symbols)}
     most = {"documents": 10**8, "length": 10**4, "symbols": task.symbols}
-    least = _LEAST | ({"length": 2} if name == "induction" else {})
+    least = _LEAST | task.least
     problems = []
     for setting in settings:
         key, _, value = setting.partition("=")
