@@ -21,6 +21,8 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.results.sweep_results import load_sweep
+from zoo.lab.results import tuning_misfit
+from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.tuning_grid import load_tuning_grid, parse_curve, tuning_curves, tuning_losses
 from zoo.lab.results.verdict import judge
 
@@ -125,6 +127,14 @@ def test_tuning_runs_that_never_ended_are_left_out_of_the_grid(tuned):
     rates = load_tuning_grid("runs/norms", load_sweep("runs/norms").tuning)
     numbers = [sum(len(point.scores) for points in grid.arms.values() for point in points) for grid in (whole, rates)]
     assert numbers == [2 * RUNS_OF_AN_ARM, 2 * RUNS_OF_AN_ARM - 1]
+
+
+def test_a_curve_that_does_not_describe_its_runs_is_a_caveat_of_the_sweep(tuned, monkeypatch):
+    sweep = load_sweep("runs/norms")
+    assert not any("does not describe" in line for line in sweep_caveats(sweep))
+    monkeypatch.setattr(tuning_misfit, "misfit_p", lambda losses, distance_to_one: 0.001 if 0.00133 in losses else 0.5)
+    (line,) = [line for line in sweep_caveats(sweep) if "does not describe" in line]
+    assert line.startswith(f"the curve of {POST} over {RATE}")
 
 
 def test_each_arm_trains_at_the_minimum_of_its_curve_on_seeds_not_used_for_tuning(zoo):

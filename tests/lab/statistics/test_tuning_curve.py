@@ -8,7 +8,7 @@ from scipy import stats
 
 from zoo.lab.statistics.noise import Noise, Regret
 from zoo.lab.statistics.paired import paired_difference
-from zoo.lab.statistics.tuning_curve import fit_tuning_curve
+from zoo.lab.statistics.tuning_curve import fit_tuning_curve, misfit_p
 
 RATES = (0.002, 0.003, 0.0045, 0.00675)
 SEEDS = (1000, 1001, 1002)
@@ -91,3 +91,38 @@ def test_intervals_include_the_regrets_of_tuning_and_the_noise_of_other_runs():
     # Other runs never make an interval narrower than its own pairs do.
     quiet = paired_difference(a, b, noise=Noise(1e-6, 100, ""))
     assert (quiet.low, quiet.high, quiet.p) == (alone.low, alone.high, alone.p)
+
+
+def test_misfit_is_that_of_nested_linear_models():
+    """Against sums of squares of both models from projections, with a run missing."""
+    found = losses(noise=0.01, random=np.random.default_rng(3), rates=(*RATES, 0.0101, 0.0152))
+    del found[0.002][1002]
+    rows = [(math.log(rate), rate, seed, loss) for rate, by_seed in found.items() for seed, loss in by_seed.items()]
+    y = np.array([row[3] for row in rows])
+
+    def squares(columns):
+        q, _ = np.linalg.qr(np.array(columns, float).T)
+        return y @ y - (q.T @ y) @ (q.T @ y), len(y) - len(columns)
+
+    seeds = [[row[2] == seed for row in rows] for seed in SEEDS]
+    curve, curve_df = squares([*seeds, [row[0] for row in rows], [row[0] ** 2 for row in rows]])
+    means, means_df = squares([*seeds, *([row[1] == rate for row in rows] for rate in list(found)[1:])])
+    expected = stats.f.sf((curve - means) / (curve_df - means_df) / (means / means_df), curve_df - means_df, means_df)
+    assert (curve_df - means_df, means_df) == (3, 17 - 3 - 5)
+    assert misfit_p(found) == pytest.approx(expected, rel=1e-6)
+
+
+def test_misfit_of_parabolas_is_uniform_and_that_of_a_cliff_is_small():
+    random = np.random.default_rng(0)
+    p = [misfit_p(losses(noise=0.01, random=random)) for _ in range(400)]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    cliff = losses(noise=0.005, random=random, curvature=0.02)
+    for seed in SEEDS:
+        cliff[0.00675][seed] += 0.1
+    assert misfit_p(cliff) < 1e-4
+    assert fit_tuning_curve(cliff).problem == ""
+
+
+def test_misfit_needs_noise_and_more_values_than_a_parabola_has_parameters():
+    assert math.isnan(misfit_p(losses()))
+    assert math.isnan(misfit_p(losses(noise=0.01, rates=RATES[:3])))

@@ -12,6 +12,7 @@ from zoo.lab.results.schema import mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
+from zoo.lab.results.tuning_misfit import sweep_misfits
 from zoo.training.records.extension import recorded_extensions
 
 # Entries of meta.json that should be the same in all runs of a comparison.
@@ -35,7 +36,8 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     """Returns one line for each caveat.
 
     These are the experiment's own warnings, what keeps its rules from being judged, runs that did
-    not finish or end far off, unequal conditions and damaged files.
+    not finish or end far off, tuning curves that do not describe their runs, unequal conditions and
+    damaged files.
     """
     found = [*sweep.warnings, *testability_notes(sweep)]
     words = {
@@ -49,6 +51,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         if runs:
             found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
     found += instability_caveats(sweep)
+    found += sweep_misfits(sweep)
     found += _differences_of_contrasts(sweep)
     if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
         found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {listed(empty, 6)}")

@@ -18,13 +18,22 @@ x^ - x* is normal with variance v, then R has the mean c v and the second moment
 Regrets of two arms are independent, so the difference of two tuned arms has an additional mean
 square error of at most 3 (c_a v_a)^2 + 3 (c_b v_b)^2 (`zoo.lab.statistics.paired` adds it to that of
 the seeds).
+
+All this holds if the losses follow a parabola. `misfit_p` tests it: the alternative has a mean m_x of
+its own for each value, y = a_s + m_x + noise, and with the residual sums of squares S_0 of the
+parabola and S_1 of the means, on f_0 and f_1 degrees of freedom,
+
+    F = ((S_0 - S_1) / (f_0 - f_1)) / (S_1 / f_1)
+
+has the F distribution with f_0 - f_1 and f_1 degrees of freedom under the parabola.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 # A curve needs four values: with three a parabola passes through all of them.
 MIN_VALUES = 4
@@ -79,15 +88,14 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         lost = sorted(set(losses) - set(finite))
         side = LOWER if lost and (not finite or min(lost) > min(finite)) else BOTH
         return _unfitted(finite, f"only {len(finite)} values have finite losses, and {MIN_VALUES} are needed", side)
-    coordinate = (lambda value: -math.log1p(-value)) if distance_to_one else math.log
+    values, of_seeds, y = _table(losses, finite)
+    coordinate = _coordinate(distance_to_one)
     centre = float(np.mean([coordinate(value) for value in finite]))
-    seeds = sorted({seed for value in finite for seed in losses[value]})
-    rows = [(coordinate(value) - centre, seed, loss) for value in finite for seed, loss in losses[value].items()]
-    x, y = np.array([row[0] for row in rows]), np.array([row[2] for row in rows])
-    design = np.column_stack([*(np.array([row[1] == seed for row in rows], float) for seed in seeds), x, x**2])
-    df = len(rows) - design.shape[1]
+    x = np.array([coordinate(value) - centre for value in values])
+    design = np.column_stack([of_seeds, x, x**2])
+    df = len(y) - design.shape[1]
     if df < 1:
-        return _unfitted(finite, f"{len(rows)} runs do not suffice for a curve with {len(seeds)} seeds", BOTH)
+        return _unfitted(finite, f"{len(y)} runs do not suffice for a curve with {of_seeds.shape[1]} seeds", BOTH)
     solution, *_ = np.linalg.lstsq(design, y, rcond=None)
     residuals = y - design @ solution
     variance = float(residuals @ residuals) / df
@@ -109,6 +117,52 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         problem = f"the minimum lies {'below' if below else 'above'} the values"
         return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), problem, LOWER if below else HIGHER)
     return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite))
+
+
+def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool = False) -> float:
+    """Returns the p value of the parabola against means of the values, by the F test.
+
+    Args:
+        losses: {value: {seed: loss}} of the values that were fitted, all finite.
+        distance_to_one: as in `fit_tuning_curve`.
+
+    Returns:
+        NaN without degrees of freedom for both, or without noise.
+    """
+    distinct = sorted(losses)
+    values, of_seeds, y = _table(losses, distinct)
+    coordinate = _coordinate(distance_to_one)
+    x = np.array([coordinate(value) for value in values])
+    x = x - x.mean()
+    of_values = np.array([[value == other for other in distinct] for value in values], float)
+    (of_curve, curve_df), (of_means, means_df) = (
+        _residual(np.column_stack([of_seeds, *columns]), y) for columns in ((x, x**2), (of_values,))
+    )
+    if means_df < 1 or curve_df <= means_df or of_means <= 1e-20 * float(y @ y):
+        return math.nan
+    ratio = (of_curve - of_means) / (curve_df - means_df) / (of_means / means_df)
+    return float(special.fdtrc(curve_df - means_df, means_df, max(ratio, 0.0)))
+
+
+def _table(
+    losses: Mapping[float, Mapping[int, float]], chosen: Sequence[float]
+) -> tuple[list[float], np.ndarray, np.ndarray]:
+    """Returns the value of each run [R], the indicators of the seeds [R, seeds], and the losses [R]."""
+    rows = [(value, seed, loss) for value in chosen for seed, loss in losses[value].items()]
+    seeds = sorted({seed for _, seed, _ in rows})
+    indicators = np.array([[seed == other for other in seeds] for _, seed, _ in rows], float)
+    return [value for value, _, _ in rows], indicators, np.array([loss for _, _, loss in rows])
+
+
+def _coordinate(distance_to_one: bool) -> Callable[[float], float]:
+    return (lambda value: -math.log1p(-value)) if distance_to_one else math.log
+
+
+def _residual(design: np.ndarray, y: np.ndarray) -> tuple[float, int]:
+    """Returns the residual sum of squares of a linear fit and its degrees of freedom."""
+    solution, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    residuals = y - design @ solution
+    return float(residuals @ residuals), len(y) - int(rank)
 
 
 def _unfitted(

@@ -12,6 +12,7 @@ from zoo.lab.declarations import POST_HOC, premises_sentences
 from zoo.lab.formatting import count, difference_columns, number, plus_minus_column, with_minus
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
+from zoo.lab.results.tuning_misfit import record_misfits
 from zoo.lab.statistics.paired import spread
 from zoo.lab.statistics.sequential import POWER, detectable_effect
 
@@ -50,7 +51,7 @@ def experiment_page(
             *_baseline_differences(folder),
             *_arms(folder, result),
             *_limits(limits),
-            *([*(f"* {warning}" for warning in result["warnings"]), ""] if result["warnings"] else []),
+            *_warnings(result),
             *(["Notes:", "", *(f"* {note}" for note in result["notes"]), ""] if result.get("notes") else []),
             " ".join([f"Tables: {', '.join(f'[{file}]({file})' for file in result['tables'])}.", *_command(result)]),
             "",
@@ -130,6 +131,12 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
 
 def _limits(limits: Sequence[str]) -> list[str]:
     return [f"**What could be wrong with it.** {' '.join(dict.fromkeys(limits))}", ""] if limits else []
+
+
+def _warnings(result: Mapping[str, Any]) -> list[str]:
+    """Returns the archived warnings, and those about tuning that older archives lack."""
+    found = list(dict.fromkeys([*result["warnings"], *record_misfits(result)]))
+    return [*(f"* {warning}" for warning in found), ""] if found else []
 
 
 def _rules(result: Mapping[str, Any]) -> list[str]:
