@@ -15,7 +15,7 @@ from typing import Any
 from scipy import special
 
 from publication.verdict_order import SILENT
-from zoo.lab.report.archive.experiment_page import differences_by_seed
+from zoo.lab.report.archive.detectable import differences_by_seed
 from zoo.lab.sizes import LADDER
 from zoo.lab.statistics.paired import ALPHA, PairedDifference, mean_difference
 

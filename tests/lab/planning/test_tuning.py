@@ -20,9 +20,9 @@ from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results import tuning_misfit
 from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.sweep_results import load_sweep
 from zoo.lab.results.tuning_grid import load_tuning_grid, parse_curve, tuning_curves, tuning_losses
 from zoo.lab.results.verdict import judge
 

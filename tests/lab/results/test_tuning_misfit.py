@@ -84,4 +84,5 @@ def test_a_page_says_so_once(arms, tmp_path):
     assert "rule=steep" in line
     for warnings in (["a warning"], ["a warning", line]):
         page = experiment_page(tmp_path, result | {"warnings": warnings})
-        assert page.count(f"* {line}\n") == 1 and "* a warning\n" in page
+        assert page.count(f"* {line}\n") == 1
+        assert "* a warning\n" in page

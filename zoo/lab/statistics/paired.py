@@ -8,6 +8,10 @@ Satterthwaite (Satterthwaite 1946):
 
     se^2 = s^2 / n + q_a + q_b,    df = se^4 / ((s^2 / n)^2 / (n - 1) + q_a^2 / f_a + q_b^2 / f_b)
 
+With few pairs and small regrets these degrees of freedom grow by more than the error does. What
+tuning does not settle cannot make a difference more certain, so the interval without regrets counts
+where it is the wider one.
+
 **Noise of other runs.** A few pairs whose noise is skewed look alike until a seed ends far off, and
 their own s is then too small. Where other runs tell the standard deviation s_0 of such differences,
 with f_0 degrees of freedom, a second interval m -+ t(f_0) s_0 / sqrt(n) is computed, and the wider of
@@ -155,9 +159,10 @@ def mean_difference(
     if sd == 0:
         effect = math.copysign(math.inf, mean) if mean else 0.0
         return PairedDifference(mean, mean, mean, n, 0.0, 1.0 if mean == 0 else 0.0, differences, effect, alpha)
-    errors = [_standard_error(sd**2 / n, n - 1, regrets)]
-    if noise is not None:
-        errors.append(_standard_error(noise.sd**2 / n, noise.df, regrets))
+    of_means = [(sd**2 / n, n - 1), *([(noise.sd**2 / n, noise.df)] if noise is not None else [])]
+    errors = [_standard_error(*each, regrets) for each in of_means]
+    if regrets:
+        errors += [_standard_error(*each, ()) for each in of_means]
     p = max(float(2 * special.stdtr(df, -abs(mean) / error)) for error, df in errors)
     effect = mean / sd * (1 - 3 / (4 * n - 5))
     found = PairedDifference(mean, math.nan, math.nan, n, sd, p, differences, effect, alpha, tuple(errors))

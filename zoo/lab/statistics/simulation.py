@@ -55,11 +55,11 @@ def outcomes(
     """
     n = differences.shape[1]
     mean, variance = differences.mean(1), differences.var(1, ddof=1) / n
-    errors = [_with_regret(variance, n - 1, regret, regret_df)]
+    of_means = [(variance, n - 1), *([(noise.sd**2 / n, noise.df)] if noise is not None else [])]
+    parts = (regret, 0.0) if np.any(regret) else (0.0,)
+    errors = [_with_regret(*each, of_tuning, regret_df) for each in of_means for of_tuning in parts]
     if noise is None:
         alpha /= UNKNOWN_NOISE
-    else:
-        errors.append(_with_regret(noise.sd**2 / n, noise.df, regret, regret_df))
 
     def tail(bound: float, above: bool) -> np.ndarray:
         distance = (mean - bound) * (1 if above else -1)

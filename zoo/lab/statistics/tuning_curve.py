@@ -147,7 +147,7 @@ def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool 
 def _table(
     losses: Mapping[float, Mapping[int, float]], chosen: Sequence[float]
 ) -> tuple[list[float], np.ndarray, np.ndarray]:
-    """Returns the value of each run [R], the indicators of the seeds [R, seeds], and the losses [R]."""
+    """Returns value [R], indicators of the seeds [R, seeds] and loss [R] of the runs."""
     rows = [(value, seed, loss) for value in chosen for seed, loss in losses[value].items()]
     seeds = sorted({seed for _, seed, _ in rows})
     indicators = np.array([[seed == other for other in seeds] for _, seed, _ in rows], float)

@@ -10,11 +10,11 @@ from typing import Any
 
 from zoo.lab.declarations import POST_HOC, premises_sentences
 from zoo.lab.formatting import count, difference_columns, number, plus_minus_column, with_minus
+from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
 from zoo.lab.results.tuning_misfit import record_misfits
-from zoo.lab.statistics.paired import spread
-from zoo.lab.statistics.sequential import POWER, detectable_effect
+from zoo.lab.statistics.sequential import POWER
 
 PAGE = "README.md"
 # A column of differences.csv, as text.
@@ -46,7 +46,7 @@ def experiment_page(
             *_conditions(result),
             *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("loss_by"))),
             *_pictures(result, (file_name(curves.field) for curves in level_curves(result))),
-            *_differences(folder),
+            *_differences(folder, result),
             *_pictures(result, (picture for picture in result["pictures"] if picture.startswith("differences"))),
             *_baseline_differences(folder),
             *_arms(folder, result),
@@ -73,40 +73,6 @@ def rule_changes(result: Mapping[str, Any]) -> list[str]:
 def read_contrasts(folder: Path) -> list[dict[str, str]]:
     """Returns the rows of an archived contrasts.csv; none without the file."""
     return read_table(folder / "contrasts.csv")
-
-
-def detectable_difference(contrast: Mapping[str, str], runs: Iterable[Mapping[str, str]]) -> float | None:
-    """Returns the smallest difference that the seeds of a contrast detect with 80 % power at 5 %.
-
-    Args:
-        contrast: a row of contrasts.csv.
-        runs: the rows of runs.csv.
-
-    Returns:
-        In the metric's unit, from the standard deviation of the paired differences; None with fewer
-        than two pairs or without variation.
-    """
-    found = spread(differences_by_seed(contrast, runs).values())
-    return detectable_effect(found.n) * found.sd if found and found.n > 1 and found.sd > 0 else None
-
-
-def differences_by_seed(contrast: Mapping[str, str], runs: Iterable[Mapping[str, str]]) -> dict[int, float]:
-    """Returns {seed: a - b} of a contrast, for the seeds at which both are finite.
-
-    Args:
-        contrast: a row of contrasts.csv.
-        runs: the rows of runs.csv.
-    """
-    sides: list[dict[int, float]] = []
-    runs = list(runs)
-    for side in ("a", "b"):
-        metric = contrast[f"metric {side}"]
-        values = {
-            int(run["seed"]): float(run[metric]) for run in runs if run["arm"] == contrast[side] and run.get(metric)
-        }
-        sides.append({seed: value for seed, value in values.items() if math.isfinite(value)})
-    a, b = sides
-    return {seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}
 
 
 def _numbers(row: Mapping[str, str], *names: str) -> tuple[float, ...]:
@@ -203,7 +169,7 @@ def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:
     return [*shown, ""] if shown else []
 
 
-def _differences(folder: Path) -> list[str]:
+def _differences(folder: Path, result: Mapping[str, Any]) -> list[str]:
     """Returns the table of the contrasts, with the smallest difference that the seeds detect."""
     contrasts, runs = read_contrasts(folder), read_table(folder / "runs.csv")
     if not contrasts:
@@ -214,7 +180,7 @@ def _differences(folder: Path) -> list[str]:
     ]
     columns = difference_columns([_numbers(row, "a - b", "low", "high") for row in contrasts])
     for row, *texts in zip(contrasts, *columns, strict=True):
-        smallest = detectable_difference(row, runs)
+        smallest = detectable_difference(row, runs, result)
         cells = [
             f"{row['contrast']}: {row['a']} (a), {row['b']} (b)",
             *texts,
@@ -225,8 +191,9 @@ def _differences(folder: Path) -> list[str]:
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     text = (
-        f"*Detectable*: the smallest difference that this many seeds find with {100 * POWER:.0f} % power, in the "
-        "metric's unit, from the standard deviation of the paired differences."
+        "*Interval*: of 90 % under rules of equivalence and non-inferiority (two one-sided tests of 5 %), else of 95 %, "
+        f"or wider where several looks were planned. *Detectable*: the smallest difference that is found with "
+        f"{100 * POWER:.0f} % power at 5 %, in the metric's unit, if the error of the mean is that of the interval."
     )
     return [*lines, "", text, ""]
 
