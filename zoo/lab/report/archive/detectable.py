@@ -1,8 +1,8 @@
 """The smallest difference that an archived contrast could have found.
 
-Its interval is m -+ t(1 - a / 2, n - 1) s / sqrt(n) or wider: tuning and the noise of other runs add to
-the error of the mean (`zoo.lab.statistics.paired`). The error that the interval implies is the
-standard error of the pairs times the ratio of both widths, and what it detects is as much larger.
+Its interval is that of the pairs, m -+ t(1 - a / 2, n - 1) s / sqrt(n), or wider: tuning and the noise
+of other runs add to the error of the mean (`zoo.lab.statistics.paired`). The error that the interval
+implies is that of the pairs times the ratio of both widths, and what it detects is as much larger.
 """
 
 import math

@@ -191,9 +191,9 @@ def _differences(folder: Path, result: Mapping[str, Any]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     text = (
-        "*Interval*: of 90 % under rules of equivalence and non-inferiority (two one-sided tests of 5 %), else of 95 %, "
-        f"or wider where several looks were planned. *Detectable*: the smallest difference that is found with "
-        f"{100 * POWER:.0f} % power at 5 %, in the metric's unit, if the error of the mean is that of the interval."
+        "*Interval*: of 90 % under rules of equivalence and non-inferiority (two one-sided tests of 5 %), of 95 % under "
+        "others; wider where several looks were planned, or where no other runs tell the noise. *Detectable*: the "
+        f"smallest difference that such an interval, of 95 %, finds with {100 * POWER:.0f} % power, in the metric's unit."
     )
     return [*lines, "", text, ""]
 
