@@ -3,6 +3,7 @@
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from publication.changed_verdicts import wrapped
@@ -10,33 +11,48 @@ from publication.claims_table import CHECK, ListedClaims, contrasts_of_claim, ef
 from publication.sizes import ClaimResult, SizedResult
 from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
-from zoo.lab.report.archive.experiment_page import as_cell, described_size, tuned_by
+from zoo.lab.report.archive.detectable import detectable_difference
+from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table, tuned_by
 from zoo.lab.report.archive.result_record import FITTED
 from zoo.lab.sizes import RUNGS
+from zoo.lab.statistics.sequential import POWER
 
 _JUDGED = (*DECIDED, "undecided")
 
 
-def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], root: str) -> str:
+def fitted_text(
+    listed: ListedClaims,
+    results: Mapping[str, Sequence[ClaimResult]],
+    measured: Mapping[str, Sequence[Mapping[str, Any]]],
+    output: Path,
+    root: str,
+) -> str:
     """Returns a table of the claims whose arms each had a fitted setting, at a size with enough tokens
-    (`zoo.lab.sizes.RUNGS`), and that could be tested, with the differences that such experiments tell
-    apart and the numbers of parameters.
+    (`zoo.lab.sizes.RUNGS`), and that could be tested, with the differences that such experiments
+    detect and the numbers of parameters.
 
     Args:
         listed: from `publication.claims_table.read_claims`.
         results: the results of each experiment, by the claim's id.
-        root: path of the folder of the results from the page, with a slash if it is not empty.
+        measured: the records of measurements, by the claim's id.
+        output: the folder of the results.
+        root: its path from the page, with a slash if it is not empty.
     """
-    rows, verdicts, widths, parameters = [], Counter[str](), defaultdict(list), []
+    rows, verdicts, smallest, parameters = [], Counter[str](), defaultdict(list), []
+    in_parts = []
     for claim in listed.claims:
         fitted = [each for found in results.get(claim["id"], ()) for each in fitted_results(found)]
         for name, one in fitted if claim["direction"] != CHECK else ():
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
+            runs = read_table(output / one.name / "runs.csv")
             for row in contrasts:
-                widths[size_and_seeds(one.result)].append((float(row["high"]) - float(row["low"])) / 2)
+                if (difference := detectable_difference(row, runs, one.result)) is not None:
+                    smallest[size_and_seeds(one.result)].append(difference)
+            others = list(_other_parts(name, results.get(claim["id"], ()), measured.get(claim["id"], ()), root))
+            in_parts += [claim["id"]] if others else []
             cells = (
                 f"{claim['id']} {claim['statement']}",
-                f"**{one.verdict}**",
+                "; ".join([f"**{one.verdict}**" + (" in this part" if others else ""), *others]),
                 effects(contrasts),
                 f"[{described_size(one.result)}]({root}{one.name}/README.md)",
                 published(listed.asked_by(claim, name), one.verdict),
@@ -46,14 +62,17 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             parameters += [arm["parameters"] for arm in one.result["arms"]]
     if not rows:
         return "No claim has been judged with settings fitted in each arm."
-    told_apart = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(widths.items()))
+    detected = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(smallest.items()))
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _JUDGED if verdicts[verdict])
+    parts = f", {', '.join(dict.fromkeys(in_parts))} in one of its parts" if in_parts else ""
     return "\n".join(
         [
             wrapped(
-                f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm**: {counts}. Their "
-                "intervals have the uncertainty of the fit; half of one, which is what such an experiment tells apart, "
-                f"is in the median {told_apart} nats."
+                f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm**{parts}: {counts}. "
+                "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
+                "90 % under those of equivalence and non-inferiority. The smallest difference that such an experiment "
+                f"finds with {100 * POWER:.0f} % power is in the median {detected} nats. The claims are judged one by "
+                "one; nothing corrects for their number."
             ),
             "",
             "| claim | verdict | a − b | size | published |",
@@ -67,6 +86,17 @@ def fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult
             ),
         ]
     )
+
+
+def _other_parts(
+    name: str, results: Sequence[ClaimResult], measured: Sequence[Mapping[str, Any]], root: str
+) -> Iterator[str]:
+    """Yields the verdicts of other experiments and measurements on a claim, with their pages."""
+    for found in results:
+        if found.name != name and not found.part_of:
+            yield f"[{found.name}]({root}{found.headline.name}/README.md): {found.headline.verdict}"
+    for record in measured:
+        yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
 
 
 def size_and_seeds(result: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from publication.changed_verdicts import wrapped
 from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
 from publication.fitted_claims import fitted_results
 from publication.sizes import ClaimResult, SizedResult
+from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
@@ -111,7 +112,7 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield wrapped(
         f"{count(len(directed), 'experiment')} with settings fitted in each arm {asks} for a result on which the "
         f"sources agree. {_share(directed)} The others are undecided: whatever their effect, it is too small for the "
-        "seeds at their size."
+        f"seeds at their size.{_not_counted(fitted)}"
     )
     yield ""
     for title, key in (("size", lambda one: one.one.result["size"]), ("what differs", lambda one: one.part)):
@@ -127,6 +128,15 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
         "seeds, of undecided experiments too, divided by the number of decisions."
     )
     yield ""
+
+
+def _not_counted(fitted: Sequence[Finding]) -> str:
+    """Names decisions that the share leaves out."""
+    found = [one for one in fitted if not AGREEMENT[one.claim["direction"]] and one.one.verdict in DECIDED]
+    if not found:
+        return ""
+    named = ", ".join(f"{one.claim['id']} ({one.one.verdict})" for one in found)
+    return f" Decided and not counted, because sources contradict each other or take no side: {named}."
 
 
 def _share(directed: Sequence[Finding]) -> str:

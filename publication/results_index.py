@@ -98,7 +98,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
         for page in (*sorted(output.glob("*.md")), *pages):
             if page != index:
                 root = Path(os.path.relpath(output, page.parent)).as_posix()
-                fitted = fitted_text(listed, by_claim, "" if root == "." else f"{root}/")
+                fitted = fitted_text(listed, by_claim, measured, output, "" if root == "." else f"{root}/")
                 refresh_page(page, texts | {"fitted": fitted})
         write_atomic(index, "\n".join(_index_lines(output, results, listed, table, texts, exact)))
     except OSError as error:

@@ -96,7 +96,7 @@ def test_intervals_include_the_regrets_of_tuning_and_the_noise_of_other_runs():
 @pytest.mark.parametrize("mean_square", [1e-9, 1e-7, 1e-6, 1e-5, 1e-3])
 @pytest.mark.parametrize("noise", [None, Noise(0.012, 4, "other runs")])
 def test_regrets_never_narrow_an_interval(mean_square, noise):
-    """Small ones would, by Satterthwaite's degrees of freedom alone: these rise faster than the error."""
+    """Small ones would by Satterthwaite's degrees of freedom, which rise faster than the error."""
     a = dict(enumerate((0.011, -0.004, 0.002, 0.009, -0.001)))
     b = dict.fromkeys(a, 0.0)
     plain, tuned = (paired_difference(a, b, noise=noise, regrets=found) for found in ([], [Regret(mean_square, 7)] * 2))

@@ -14,6 +14,8 @@ MAJORITY_CLASS, MAJORITY_TAG, MEAN = "majority class", "majority tag", "mean of 
 BAG_OF_WORDS, TAG_BY_WORD = "bag of words", "tag by word"
 # Answers that are the same for all inputs.
 CONSTANT = (UNIGRAM, MAJORITY_CLASS, MAJORITY_TAG, MEAN, TARGET, ANSWER)
+# In the note of a run that reads more tokens than were counted.
+PART = "the first of its training"
 # The note of a run whose tokenizer is that of a prerequisite run, before that is trained.
 WAITING = "the run whose tokenizer it reads is not trained yet"
 

@@ -34,7 +34,7 @@ from zoo.errors import DataError
 from zoo.files import cache_directory, read_object_or_empty, write_json
 from zoo.lab.floors.label_floors import label_floors
 from zoo.lab.floors.ngrams import LONGEST_CONTEXT, WittenBell
-from zoo.lab.floors.record import ANSWER, BIGRAM, TARGET, UNIGRAM, WAITING, RunFloors, floors_record, parse_floors
+from zoo.lab.floors.record import ANSWER, BIGRAM, PART, TARGET, UNIGRAM, WAITING, RunFloors, floors_record, parse_floors
 from zoo.nested import flatten
 
 # The n-gram of `LONGEST_CONTEXT` takes about 80 bytes of memory for each token counted.
@@ -162,7 +162,7 @@ def _of_tokens(config: Any, dataset: Dataset, reader: _Reader, say: Callable[[st
         if parts[1].any():
             losses[f"@{length}" if length else ""] = model.losses(*parts), _bytes_per_token(dataset, batches, read)
     counted = int((training[:, 1:] != PADDING).sum())
-    part = ", the first of its training" if tokens > limit else ""
+    part = f", {PART}" if tokens > limit else ""
     found = RunFloors(_named(losses), note=f"counted on {counted:,} training tokens{part}")
     return _with_answers(config, dataset, found)
 

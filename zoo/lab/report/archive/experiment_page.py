@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.lab.declarations import POST_HOC, premises_sentences
+from zoo.lab.floors.record import PART
 from zoo.lab.formatting import count, difference_columns, number, plus_minus_column, with_minus
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.level_plot import file_name, level_curves
@@ -191,9 +192,10 @@ def _differences(folder: Path, result: Mapping[str, Any]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     text = (
-        "*Interval*: of 90 % under rules of equivalence and non-inferiority (two one-sided tests of 5 %), of 95 % under "
-        "others; wider where several looks were planned, or where no other runs tell the noise. *Detectable*: the "
-        f"smallest difference that such an interval, of 95 %, finds with {100 * POWER:.0f} % power, in the metric's unit."
+        "*Interval*: of 90 % under rules of equivalence and non-inferiority (two one-sided tests of 5 %), of 95 % "
+        "under others; wider where several looks were planned, or where no other runs tell the noise. *Detectable*: "
+        f"the smallest difference that such an interval, of 95 %, finds with {100 * POWER:.0f} % power, in the "
+        "metric's unit."
     )
     return [*lines, "", text, ""]
 
@@ -254,7 +256,19 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
         scores = [number(floor["scores"].get(name)) for name in metrics]
         cells = [f"floor: {floor['name']}", "", "", *([""] if tuned else []), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
-    return [*lines, ""]
+    return [*lines, "", *_partial_floors(result)]
+
+
+def _partial_floors(result: Mapping[str, Any]) -> list[str]:
+    """Says where floors were counted on a part of what the arms read."""
+    floors = ((arm.get("floors") or {}) for arm in result["arms"])
+    notes = dict.fromkeys(found.get("note") or "" for found in floors)
+    return [
+        line
+        for note in notes
+        if PART in note
+        for line in (f"Floors of an arm are {note}, which makes them too easy.", "")
+    ]
 
 
 def tokens_per_parameter(arm: Mapping[str, Any], runs: Iterable[Mapping[str, str]]) -> float | None:
