@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 
 import numpy as np
@@ -277,7 +278,7 @@ def test_without_a_decision_the_headline_is_the_largest_size_that_could_decide(o
 
 def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
-    row = {"contrast": "a below b", "claim": "", "a": "x", "b": "y", **sides, "rule": "superiority", "outcome": "holds"}
+    row = {"contrast": "a below b", "claim": "", "a": "0", "b": "1", **sides, "rule": "superiority", "outcome": "holds"}
     arm = json.loads((output / "one/result.json").read_text())["arms"][0]
     for size, tuned, verdict in (("small", "fitted", "not testable"), ("large", "grid", "supported")):
         copy_result(output, f"one-{size}", [row], size=size, tuned=tuned, verdict=verdict, claims={"A1": verdict})
@@ -302,7 +303,43 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
         in page.read_text()
     )
     assert "These models have 0.2 to 1.2 million parameters" in page.read_text()
+    # A difference of 0.02 from the pairs' interval, and 80 % power.
+    half, n = 0.02, 4
+    smallest = detectable_effect(n) * math.sqrt(n) * half / stats.t.ppf(0.975, n - 1)
+    shown = " ".join(page.read_text().split())
+    assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds) nats" in shown
+    assert "of 90 % under those of equivalence and non-inferiority" in shown
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
+
+
+def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(output):
+    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
+    row = {"contrast": "a below b", "claim": "", "a": "x", "b": "y", **sides, "rule": "superiority", "outcome": "holds"}
+    page = output / "page.md"
+    write_measured(output, {"claim": "A1", "verdict": "undecided", "effect": "0.9 of the time", "device": "1 x cpu"})
+    page.write_text("<!-- text: fitted -->\n\n<!-- end of text -->\n")
+    write_claims(output, CLAIMS)
+    fitted = {"tuned": "fitted", "verdict": "supported", "claims": {"A1": "supported"}, "size": "rung1"}
+    copy_result(output, "two-rung1", [row], **fitted)
+    build(output)
+    text = page.read_text()
+    assert "judged with settings fitted in each arm**, A1 in one of its parts: 1 supported." in " ".join(text.split())
+    assert (
+        "**supported** in this part; [one](one/README.md): supported; [speed](measured/speed/README.md): undecided |"
+        in text
+    )
+
+
+def test_floors_of_a_part_of_the_training_say_so(output):
+    path = output / "one/result.json"
+    result = json.loads(path.read_text())
+    arm = result["arms"][0]
+    note = "counted on 1,000 training tokens"
+    for found, shown in ((note, False), (f"{note}, the first of its training", True)):
+        path.write_text(json.dumps(result | {"arms": [arm | {"floors": {"scores": {}, "best": {}, "note": found}}]}))
+        build(output)
+        line = f"Floors of an arm are {found}, which makes them too easy."
+        assert (line in (output / "one/README.md").read_text()) is shown
 
 
 def test_claims_with_the_same_runs_and_rules_count_once(output):
