@@ -16,9 +16,11 @@ from zoo.files import write_atomic
 from zoo.lab.declarations import Tune
 from zoo.lab.planning.tuning_search import search_state
 from zoo.lab.results.tuning_grid import tuned_value
+from zoo.lab.results.tuning_misfit import MISFIT_LEVEL
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.lab.statistics.simulation import HOLDS, REFUTED, UNDECIDED, SimulatedNoise, outcomes, sequential_outcomes
+from zoo.lab.statistics.tuning_curve import misfit_p
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SWEEPS = 20_000
@@ -35,6 +37,8 @@ PLANS: Mapping[str, Mapping[int, float]] = {
 }
 # Share of the seeds that end far off, and by how many standard deviations of a run.
 CONTAMINATED, FAR = 0.15, 8.0
+# The arm that breaks down loses this much, in nats, above this multiple of its best rate.
+CLIFF, BREAKDOWN = 0.1, 1.8
 # Run noise and curvatures of the archived sweeps of the size tiny, in nats and nats per ln^2.
 RUN_SD, CURVATURES = 0.014, (0.03, 0.06, 0.12, 0.2)
 
@@ -105,13 +109,14 @@ def rate_rows() -> Iterator[dict[str, str]]:
 
 def tuned_rows() -> Iterator[dict[str, str]]:
     """Yields the rows of arms that are tuned by the search of `zoo run`, equal at their own optima."""
-    for kind in ("normal", "t(3)", "log-normal", "contaminated"):
+    for kind, cliff in (("normal", 0.0), ("normal", CLIFF), ("t(3)", 0.0), ("log-normal", 0.0), ("contaminated", 0.0)):
         for curvature in CURVATURES:
             random = np.random.default_rng(0)
-            arms = [_tuned_arm(kind, curvature, random) for _ in range(2 * TUNED_SWEEPS)]
+            arms = [_tuned_arm(kind, curvature, random, (cliff, 0.0)[arm % 2]) for arm in range(2 * TUNED_SWEEPS)]
             pairs = [pair for pair in zip(arms[::2], arms[1::2], strict=True) if None not in pair]
-            row = {"noise": kind, "curvature": f"{curvature:g}"}
+            row = {"noise": kind + (", one arm breaks down" if cliff else ""), "curvature": f"{curvature:g}"}
             row["tuned"] = _per_cent(len(pairs) / TUNED_SWEEPS)
+            row["named"] = _per_cent(np.mean([any(arm[4] < MISFIT_LEVEL for arm in pair) for pair in pairs]))
             row["regret"] = f"{np.mean([arm[0] for pair in pairs for arm in pair]):.4f}"
             row["runs of an arm"] = f"{np.mean([arm[3] for pair in pairs for arm in pair]):.1f}"
             regret = np.array([a[0] - b[0] for a, b in pairs])
@@ -129,15 +134,22 @@ def tuned_rows() -> Iterator[dict[str, str]]:
             yield row
 
 
-def _tuned_arm(kind: str, curvature: float, random: np.random.Generator):
-    """Returns (regret, curve, value, number of runs) of one arm; None if it is not tuned."""
+def _tuned_arm(kind: str, curvature: float, random: np.random.Generator, cliff: float):
+    """Returns (regret, curve, value, number of runs, p of the parabola) of one arm; None if it is not
+    tuned. Above `BREAKDOWN` times its best rate the arm loses `cliff`.
+    """
     tune = Tune("optimizer.learning_rate", (0.002, 0.005, 0.0125))
     best = math.log(0.005) + random.uniform(-0.5, 0.5)
     shift = dict(zip(tune.seeds, random.normal(0, 0.02, len(tune.seeds)), strict=True))
     losses: dict[float, dict[int, float]] = {}
+
+    def expected(value: float) -> float:
+        x = math.log(value) - best
+        return curvature * x**2 + (cliff if x > math.log(BREAKDOWN) else 0.0)
+
     while (state := search_state(tune, losses)).trials:
         for value, seeds in state.trials.items():
-            loss = curvature * (math.log(value) - best) ** 2
+            loss = expected(value)
             for seed in seeds:
                 noise = RUN_SD * float(run_noise(kind, random, (1, 1, 1))[0, 0, 0])
                 losses.setdefault(value, {})[seed] = loss + shift[seed] + noise
@@ -145,7 +157,8 @@ def _tuned_arm(kind: str, curvature: float, random: np.random.Generator):
         return None
     value = tuned_value(tune, losses, state.curve)
     runs = sum(map(len, losses.values()))
-    return curvature * (math.log(value) - best) ** 2, state.curve, value, runs
+    p = misfit_p({value: losses[value] for value in state.curve.values})
+    return expected(value), state.curve, value, runs, p
 
 
 def power_rows() -> Iterator[dict[str, str]]:

@@ -64,8 +64,8 @@ def fitted_text(
         return "No claim has been judged with settings fitted in each arm."
     medians = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(smallest.items()))
     detected = (
-        f" The smallest difference that such an experiment finds with {100 * POWER:.0f} % power is in the median {medians} "
-        "nats."
+        f" The smallest difference that such an experiment finds with {100 * POWER:.0f} % power is in the median "
+        f"{medians} nats."
     )
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _JUDGED if verdicts[verdict])
     parts = f", {', '.join(dict.fromkeys(in_parts))} in one of its parts" if in_parts else ""
@@ -74,8 +74,8 @@ def fitted_text(
             wrapped(
                 f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm**{parts}: {counts}. "
                 "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
-                f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are judged "
-                "one by one; nothing corrects for their number."
+                f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are "
+                "judged one by one; nothing corrects for their number."
             ),
             "",
             "| claim | verdict | a − b | size | published |",

@@ -20,8 +20,17 @@ def test_arms_with_one_distribution_are_told_apart_in_at_most_6_percent_of_sweep
     assert {row["noise"] for row in alike} == set(error_rates.KINDS)
     assert max(float(row[plan]) for row in alike for plan in error_rates.PLANS) <= 6
     tuned = rows_of("error_rates_tuned")
-    assert len(tuned) == 4 * len(error_rates.CURVATURES)
+    assert len(tuned) == 5 * len(error_rates.CURVATURES)
     assert max(float(row[f"{seeds} seeds"]) for row in tuned for seeds in (3, 6, 10)) <= 6
+
+
+def test_curves_are_named_where_they_are_no_parabola():
+    of_normal = {row["noise"]: [] for row in rows_of("error_rates_tuned") if row["noise"].startswith("normal")}
+    for row in rows_of("error_rates_tuned"):
+        of_normal.get(row["noise"], []).append(float(row["named"]))
+    parabolas, breaking = of_normal.values()
+    assert max(parabolas) <= 5
+    assert min(breaking) > max(parabolas)
 
 
 def test_arms_of_which_only_the_means_agree_are_told_apart_in_at_most_8_percent_from_six_seeds_on():

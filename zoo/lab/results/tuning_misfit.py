@@ -1,9 +1,10 @@
 """Tuning curves that do not describe their runs.
 
 The value that an arm is trained with is the minimum of a parabola, and the interval contains the
-error of this minimum as long as losses follow a parabola. Where the values that were fitted reach a
-rate at which training breaks down, they do not: the minimum moves away from the lowest runs, and the
-arm ends above its best loss by more than the interval knows.
+error of this minimum if losses follow a parabola. Where the values that were fitted reach a rate at
+which training breaks down, they do not: the minimum moves away from the lowest runs, and the arm ends
+above its best loss by more than the expected regret. Verdicts hardly err more often for it
+(docs/comparisons.md), but the size of a difference is off.
 """
 
 import math
@@ -63,8 +64,8 @@ def misfits(
             behind = f", and runs at {nearest:g} end {number(means[nearest] - means[lowest], 2)}{unit} behind those"
         yield (
             f"the curve of {arm or 'the arm'} over {field} does not describe its runs (F test, p = {p:.1g}): its "
-            f"minimum is {curve.minimum:.3g}, the best mean that of {lowest:g}{behind}; the interval does not contain "
-            "the error of this choice"
+            f"minimum is {curve.minimum:.3g}, the best mean that of {lowest:g}{behind}; the interval assumes a "
+            "parabola"
         )
 
 
