@@ -17,6 +17,8 @@ from zoo.lab.report.archive.result_record import FITTED
 from zoo.lab.sizes import RUNGS
 from zoo.lab.statistics.sequential import POWER
 
+# Written by hand, in the folder of the results.
+_LEFT_OUT = "limits.md#what-fitted-experiments-leave-out"
 _JUDGED = (*DECIDED, "undecided")
 
 
@@ -85,7 +87,8 @@ def fitted_text(
             wrapped(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
                 "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
-                "What holds for them may not hold for larger models."
+                "What holds for them may not hold for larger models. "
+                f"[What the intervals leave out]({root}{_LEFT_OUT}): one text, shared baselines, other settings."
             ),
         ]
     )

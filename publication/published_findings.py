@@ -124,7 +124,8 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
         yield ""
     yield wrapped(
         "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %; the claims were "
-        "not drawn at random from all that was published. Runs and tokens are those of tuning and of all arms and "
+        "not drawn at random from all that was published, and experiments that share a text and a baseline are not "
+        "independent. Runs and tokens are those of tuning and of all arms and "
         "seeds, of undecided experiments too, divided by the number of decisions."
     )
     yield ""
