@@ -39,17 +39,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     not finish or end far off, tuning curves that do not describe their runs, unequal conditions and
     damaged files.
     """
-    found = [*sweep.warnings, *testability_notes(sweep)]
-    words = {
-        "failed": "failed",
-        "diverged": "diverged",
-        "missing": "not started",
-        "preempted": "preempted and not resumed",
-    }
-    for state, text in words.items():
-        runs = [run for run in sweep.runs if run.state == state]
-        if runs:
-            found.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
+    found = [*sweep.warnings, *testability_notes(sweep), *_ended_badly(sweep)]
     found += instability_caveats(sweep)
     found += sweep_misfits(sweep)
     found += _differences_of_contrasts(sweep)
@@ -104,6 +94,21 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         if run.disordered_lines
     ]
     return found
+
+
+def _ended_badly(sweep: SweepResults) -> list[str]:
+    """Returns a line for each way in which runs did not end well."""
+    words = {
+        "failed": "failed",
+        "diverged": "diverged",
+        "missing": "not started",
+        "preempted": "preempted and not resumed",
+    }
+    lines = []
+    for state, text in words.items():
+        if runs := [run for run in sweep.runs if run.state == state]:
+            lines.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
+    return lines
 
 
 def _differences_of_contrasts(sweep: SweepResults) -> list[str]:
