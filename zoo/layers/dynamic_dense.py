@@ -23,13 +23,13 @@ WAYS = ("query", "key", "value", "residual")
 class DynamicDenseBlock(PreNormBlock):
     """Multiway dynamic dense connections (MUDD): h = x_r + Attention(Norm_q(x_q), Norm_k(x_k),
     Norm_v(x_v)) and x_i+1 = h + FFN(Norm(h)), with sums x_c = sum_j A_cj x_j for c = q, k, v, r of the
-    embedding x_0 and the outputs of the i blocks before, and A = GELU(RMSNorm(x_i) W_1) W_2 + a of
+    embedding x_0 and the outputs of the i blocks before, and A = GELU(RMSNorm(x_i) W_1) W_2 + b of
     each token, [4, i + 1] (Xiao et al. 2025, arXiv:2502.12170, eq. 5 to 8).
 
-    The last norm reads such an x_r. Each block stores the W_1 [D, 4 (L + 1)], W_2 and a of the sums
+    The last norm reads such an x_r. Each block stores the W_1 [D, 4 (L + 1)], W_2 and b of the sums
     that are read after it, ordered from the newest output to the oldest. Of the L + 1 it reads those
     that there are, and after the last block the residual way alone. The paper's W_1 is narrower in the
-    first layers, 4 (i + 1), and its code rounds that up to a multiple of 64. W_2 is 0 at first and a
+    first layers, 4 (i + 1), and its code rounds that up to a multiple of 64. W_2 is 0 at first and b
     is 1 for the newest output, so a model begins as pre-norm. There are L + 5 vectors of each token.
     """
 

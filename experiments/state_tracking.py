@@ -1,0 +1,83 @@
+"""Claim V58 (Grazzi et al. 2024; Merrill et al. 2024): a delta rule tracks permutations if its rates
+go up to 2, and neither does so with rates up to 1 nor does attention.
+
+    zoo run experiments/state_tracking.py
+    zoo run experiments/state_tracking.py:small
+
+A document is a few swaps of two of five places, and the place to which they move what was at the
+first one: a word problem of the group S_5. A swap is I - 2 u u^T with a vector u of length 1, which a
+delta rule can write with a rate of 2 (`attention.negative_eigenvalues`); with rates up to 1 no
+matrix of a token has an eigenvalue below 0. Documents of seven lengths from 1 to 12 are learned
+together, since the shorter ones lead to the longer ones. Arms are Gated DeltaNet with rates up to 1,
+the same with rates up to 2, and softmax attention with RoPE, in two layers, with the parameters that
+each has. Each arm uses its best learning rate of a shared grid, found with separate seeds by
+`eval/loss`.
+
+Seen before this file was written: one run of rates up to 2 with five places, and one of each other
+arm with three.
+
+Stated beforehand, on `measured/probe_permutations` at the last step, the mean over the lengths of the
+share of 1,024 new documents whose answer is right (0.2 for a random place):
+
+* The share of rates up to 2 is more than 0.05 above that of rates up to 1 (superiority).
+* The share of rates up to 2 is more than 0.05 above that of softmax attention (superiority).
+"""
+
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side
+from zoo.lab.sizes import decoder, rates, sized_name
+
+MARGIN, METRIC = 0.05, "measured/probe_permutations"
+LENGTHS = (1, 2, 3, 4, 6, 8, 12)
+TASK = {
+    "data.source": "mixture",
+    "data.mixture": tuple(
+        f"{1 / len(LENGTHS):.4f}*synthetic:permutations;length={length};documents=100000" for length in LENGTHS
+    ),
+    "data.isolate_documents": True,
+    "model.num_layers": 2,
+}
+TINY = {"data.sequence_length": 32, "data.batch_size": 64, "training.steps": 1200, "schedule.warmup_steps": 100}
+DELTA = {"model.attention.kind": "gated_delta", "model.position.kind": "none"}
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """Softmax attention, and Gated DeltaNet with rates up to 1 and up to 2."""
+
+    def share(mixing: str) -> Side:
+        return Side({"mixing": mixing}, METRIC)
+
+    def beats(name: str, other: str) -> Contrast:
+        return Contrast(
+            name,
+            a=share("rates up to 2"),
+            b=share(other),
+            rule="superiority",
+            margin=MARGIN,
+            expected=f"rates up to 2 answer more than {MARGIN} more than {other}",
+        )
+
+    return Experiment(
+        name=sized_name("state_tracking", size),
+        question="Does a delta rule track permutations if its rates go up to 2?",
+        base=decoder(size, TASK | (TINY if size == "tiny" else {})),
+        factors={
+            "mixing": {
+                "softmax": {},
+                "rates up to 1": DELTA,
+                "rates up to 2": DELTA | {"model.attention.negative_eigenvalues": True},
+            }
+        },
+        allow=("parameters", "flops"),
+        tune=rates(size, 0.2, 0.6, 1.8),
+        claim=Claim(
+            "V58",
+            "A delta rule whose rates go up to 2 tracks permutations better than one with rates up to 1, and than "
+            "attention",
+            "Grazzi et al. 2024, Negative Eigenvalues; Merrill et al. 2024, The Illusion of State",
+        ),
+        contrasts=(
+            beats("rates up to 2 track more than rates up to 1", "rates up to 1"),
+            beats("rates up to 2 track more than attention", "softmax"),
+        ),
+        size=size,
+    )
