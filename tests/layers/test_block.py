@@ -111,6 +111,21 @@ def test_leaving_out_an_absent_input_norm_is_refused(changes, words):
         tiny(changes | {"model.attention.input_norm": False})
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.convolution.kind": "kv_shift"},
+        pytest.param({"model.attention.gate": "elementwise"}, marks=OTHER),
+        pytest.param({"model.attention.input_norm": False}, marks=OTHER),
+        pytest.param({"model.attention.kind": "differential"}, marks=OTHER),
+    ],
+    ids=str,
+)
+def test_keys_and_values_have_inputs_of_their_own(changes):
+    actual, config, values, x = run({"model.norm.placement": "mudd"} | changes)
+    close(actual, equation(config, values, x))
+
+
 def test_post_norm_normalises_the_stream_after_attention():
     # A common mistake is x += attention(x); x += ffn(norm(x)); norm(x), which leaves the stream
     # unnormalised between the sublayers.

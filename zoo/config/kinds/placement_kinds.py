@@ -89,7 +89,7 @@ def _mudd_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         yield f"{attention}.keys_from={source}: {reads}, so each layer has keys of its own; leave it out"
     if flat[f"{attention}.global_projections"]:
         yield f"{attention}.global_projections=true projects one input for global tokens, and {reads}; set it to false"
-    if flat["model.convolution.kind"] != "none" and "A" in flat["model.convolution.places"]:
+    if flat["model.convolution.kind"] == "canon" and "A" in flat["model.convolution.places"]:
         yield f"model.convolution.places: place A is on the one input of attention, and {reads}; leave A out"
 
 
