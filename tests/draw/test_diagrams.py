@@ -54,7 +54,13 @@ def test_sublayer_steps_follow_the_placement(placement, steps):
         ]
 
     assert named(found) == steps
-    assert [step.factor for step in found if isinstance(step, Branch)] == ["α" if placement == "deepnorm" else ""]
+    assert [step.label for step in found if isinstance(step, Branch)] == ["× α" if placement == "deepnorm" else ""]
+
+
+@pytest.mark.parametrize(("placement", "label"), [("hyper", "streams"), ("mudd", "earlier outputs")])
+def test_several_vectors_of_a_token_are_named(placement, label):
+    model = resolved(model__norm__placement=placement, model__norm__streams=4).model
+    assert block_steps.sublayer_steps(model) == (Branch(("norm", "sublayer"), label=label),)
 
 
 def test_unknown_placements_are_drawn_as_one_sublayer(monkeypatch):

@@ -117,8 +117,8 @@ class ColumnDrawing:
         centre, side = end + GAP + 0.075, x + width_of(step.steps) / 2 + RESIDUAL
         self.canvas.line((x, end), (x, centre - 0.075), arrow=True)
         self.canvas.line((x, start), (side, start), (side, centre), (x + 0.075, centre), arrow=True)
-        if step.factor:
-            self.canvas.text(side - 0.12, centre + 0.08, f"× {step.factor}", 7)
+        if step.label:
+            self.canvas.text(side, centre + 0.08, step.label, 7, ha="right")
         self.canvas.plus(x, centre)
         return centre + 0.075
 

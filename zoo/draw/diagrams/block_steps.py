@@ -7,6 +7,8 @@ from zoo.config import ResolvedConfig
 from zoo.config.kinds import PLACEMENT_KINDS
 
 NORM, SUBLAYER = "norm", "sublayer"
+# By trait of a placement: what stands in place of one residual stream.
+_ADDED = {"streams": "streams", "depth": "earlier outputs"}
 
 
 class Branch(NamedTuple):
@@ -15,12 +17,13 @@ class Branch(NamedTuple):
     Attributes:
         steps: in the order of computation.
         residual: whether it is added; otherwise the result replaces what was read.
-        factor: what the residual connection multiplies by, as text; "" for 1.
+        label: what is written beside the residual connection: what it multiplies by, or what is added
+            in place of one stream; "" for the stream itself.
     """
 
     steps: tuple[Any, ...]
     residual: bool = True
-    factor: str = ""
+    label: str = ""
 
 
 class _Stream(NamedTuple):
@@ -42,17 +45,18 @@ def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
     """Returns the steps of one sublayer: `NORM`, `SUBLAYER`, and `Branch`es of them.
 
     `Block.sublayer` of the config's placement is called with steps instead of arrays, so that the
-    order is that of the code. A placement that computes with several streams cannot be followed;
-    its steps are those of a sublayer alone.
+    order is that of the code. A placement that computes with several vectors of each token cannot be
+    followed: a label says what is added to the sublayer, and of placements of plug-ins the steps are
+    those of a sublayer alone.
 
     Args:
         config: the `model` part, as the layer sees it.
     """
     placement = PLACEMENT_KINDS.code_of(config.norm.placement)
-    factor = "α" if placement.constants(config, None)[0] != 1 else ""
+    scaled = "× α" if placement.constants(config, None)[0] != 1 else ""
 
     def add(x: _Stream, y: _Stream, *_: Any) -> _Stream:
-        return x.after(Branch(y.steps[len(x.steps) :], config.residual, factor))
+        return x.after(Branch(y.steps[len(x.steps) :], config.residual, scaled))
 
     def norm(x: _Stream, *_: Any) -> _Stream:
         return x if config.norm.kind == "none" else x.after(NORM)
@@ -62,4 +66,7 @@ def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
         found = placement.sublayer(block, _Stream(), lambda x: x.after(SUBLAYER), norm, norm, context, "attention")
         return found.steps
     except (AttributeError, TypeError):
-        return (Branch((SUBLAYER,), residual=False),)
+        labels = (label for trait, label in _ADDED.items() if config.norm.placement in PLACEMENT_KINDS.having(trait))
+        if not (label := next(labels, "")):
+            return (Branch((SUBLAYER,), residual=False),)
+        return (Branch(((NORM,) if config.norm.kind != "none" else ()) + (SUBLAYER,), label=label),)
