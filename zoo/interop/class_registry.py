@@ -35,6 +35,7 @@ from zoo.interop.families.decoders import (
     mixtures,
     nemotron,
     olmo,
+    olmo_hybrid,
     opt,
     phi3,
     qwen3_next,
@@ -46,7 +47,7 @@ from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
              apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, lfm2, mamba2, mixtures, nemotron,
-             olmo, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5, bodies, task_heads,
+             olmo, olmo_hybrid, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5, bodies, task_heads,
              decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 

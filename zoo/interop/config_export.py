@@ -176,6 +176,7 @@ def _fields(model: ResolvedConfig) -> dict[str, Any]:
     if flat["model.ffn.experts.bias_rate"]:
         # There are biases of the choice; only training reads how fast they move.
         flat["model.ffn.experts.bias_rate"] = PUBLISHED_BIAS_RATE
+    flat["model.attention.norm_epsilon"] = flat["model.attention.norm_epsilon"] or flat["model.norm.epsilon"]
     plain = {path: BY_PATH[path].default for path in (f"model.ffn.{name}" for name in WIDTH_FIELDS[2:])}
     return flat | plain | {"model.ffn.hidden_dim": hidden_dim(model)}
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from zoo.config import ResolvedConfig, override, resolve
 from zoo.interop.class_registry import importer_of
+from zoo.interop.settings.equivalents import ConfigView
 from zoo.interop.settings.importer import Importer
 from zoo.interop.weights.mapping import Rule, TiedTensor, from_zoo, tensor_shapes, to_zoo
 from zoo.interop.weights.tensor_names import RenamedTensors
@@ -39,6 +40,7 @@ def import_weights(
     named = [rule.name for rule in rules if isinstance(rule, Rule | TiedTensor)]
     heads = {name.split(".")[0] for name in named if not name.startswith(f"{importer.prefix}.")}
     stored = RenamedTensors(tensors, importer.renamed_suffixes, importer.prefix, heads)
+    stored = importer.arranged(ConfigView(config, {}), stored)
     shapes = tensor_shapes(rules, both)
     missing = {
         name: np.zeros(shapes[name], np.float32)

@@ -39,6 +39,13 @@ def rms_norm(x: Float[Array, "*leading D"], scale: Scale, epsilon: float) -> Flo
     )
 
 
+def inner_epsilon(config: ResolvedConfig) -> float:
+    """Returns the epsilon of the norms within attention: `attention.norm_epsilon`, or if that is 0
+    `norm.epsilon`.
+    """
+    return config.attention.norm_epsilon or config.norm.epsilon
+
+
 def unit_vectors(x: Float[Array, "*leading D"], axis: int = -1) -> Float[Array, "*leading D"]:
     """Returns x / |x| along an axis in float32. A vector of zeros stays as it is.
 

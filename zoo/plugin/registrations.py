@@ -153,6 +153,7 @@ DERIVED: dict[str, dict[str, Callable[[type], bool]]] = {
         "epsilon": lambda made: issubclass(made, LayerNorm | RMSNorm | BatchNorm),
         "batch": lambda made: issubclass(made, BatchNorm),
     },
+    "model.norm.placement": {"by_kind": lambda made: made.final_norm and not _has_streams(made)},
     "model.position.kind": {
         "embedded": lambda made: "embed" in _hooks(made),
         "score_bias": lambda made: "score_bias" in _hooks(made),
@@ -174,6 +175,15 @@ def derived_traits(kind: Kind) -> frozenset[str]:
     """Returns the traits that the class of a kind shows by itself, which its kind need not declare."""
     made = code_of(kind)
     return frozenset(trait for trait, holds in DERIVED.get(kind.path, {}).items() if holds(made))
+
+
+def _has_streams(made: type[Block]) -> bool:
+    """Returns whether a block says what enters a stack or what leaves it, which a stack asks only the
+    class of the whole model.
+    """
+    names = ("expand", "reduce", "hidden_states")
+    own = made.__mro__[: made.__mro__.index(Block)]
+    return any(name in vars(base) for base in own for name in names)
 
 
 def _hooks(made: type[Position]) -> set[str]:

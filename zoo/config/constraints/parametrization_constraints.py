@@ -62,7 +62,8 @@ def _check_depth(flat: dict[str, Any], shown: str, scopes: dict[str, dict[str, A
     """Yields what depth enters in another way than in the stack of pre-norm blocks of CompleteP."""
     if flat["model.architecture"] == "encoder_decoder":
         yield f"{shown} is defined for one stack of layers, and model.architecture is encoder_decoder; use mup"
-    if (placement := flat["model.norm.placement"]) != "pre":
+    placements = (values.get("model.norm.placement", "pre") for values in (flat, *scopes.values()))
+    if placement := next((one for one in placements if one != "pre"), None):
         yield f"{shown} is defined for model.norm.placement=pre, which is {placement}; use mup"
     if not all(values["model.residual"] for values in (flat, *(flat | changes for changes in scopes.values()))):
         yield f"{shown} divides what residual connections add; model.residual=false has none"

@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo.config.field import as_given
 from zoo.config.fields import EMBEDDED_POSITIONS
-from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, PLACEMENT_KINDS
 from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
 
@@ -36,6 +36,7 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
         yield from _check_first_layer(flat, pattern, scopes)
     for name in sorted(defined):
         yield from _check_positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
+        yield from _check_placement_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
 
 
 def _check_first_layer(
@@ -106,3 +107,20 @@ def _check_positions_of_kind(flat: dict[str, Any], scope: str, changes: dict[str
             f"{scope}.position.kind=relative_bias: a kind of layers has tables of its own; "
             f"set {scope}.position.shared=false"
         )
+
+
+def _check_placement_of_kind(flat: dict[str, Any], scope: str, changes: dict[str, Any]) -> Iterator[str]:
+    """Yields a line if a kind of layers cannot have another placement of norms than the whole model,
+    which says what enters the stack and what is normalised after it.
+    """
+    path, able = "model.norm.placement", PLACEMENT_KINDS.having("by_kind")
+    own, whole = changes.get(path, flat[path]), flat[path]
+    if own == whole:
+        return
+    for value in (own, whole):
+        if value not in able:
+            yield (
+                f"{scoped(scope, path)}={own} cannot stand beside {path}={whole}: {value} has several residual streams, "
+                f"or no norm after the last block; both must be of {', '.join(able)}"
+            )
+            return

@@ -271,6 +271,16 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         added=True,
     ),
     Field(
+        "model.attention.norm_epsilon",
+        0.0,
+        float,
+        "epsilon of the norm of latent vectors, or of what heads with a state have read; 0 for `norm.epsilon`",
+        minimum=0,
+        maximum=1,
+        when=ATTENTION_KINDS.when("inner_norm"),
+        added=True,
+    ),
+    Field(
         "model.attention.chunk_tokens",
         64,
         int,

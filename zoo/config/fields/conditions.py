@@ -59,7 +59,16 @@ SIDE_FIELDS = (
     "convolution.",
     "ffn.",
 )
-KIND_FIELDS = ("residual", "residual_multiplier", "position.", "attention.", "convolution.", "ffn.")
+KIND_FIELDS = (
+    "residual",
+    "residual_multiplier",
+    "norm.placement",
+    "norm.layerscale_start",
+    "position.",
+    "attention.",
+    "convolution.",
+    "ffn.",
+)
 
 
 def group_fields() -> tuple[str, ...]:

@@ -194,6 +194,7 @@ ATTENTION_KINDS = KindTable(
         "delta": "what it stores for a key is replaced by the delta rule",
         "convolved": "it has short convolutions of its own",
         "ranked_decay": "its decays are computed by matrices of a low rank",
+        "inner_norm": "it has an RMSNorm or LayerNorm of its own, of latent vectors or of what its heads have read",
         "shared_keys": "layers of it can read the keys and values of an earlier one",
         "own_inputs": "its queries, keys and values can each be projected from an input of their own",
         "reads_first": "it reads what the first layer publishes, in the same shape, so the first layer is of this kind",
@@ -326,7 +327,7 @@ ATTENTION_KINDS = KindTable(
             "latent",
             "softmax attention to keys and values that are computed from one small vector for each token "
             "(multi-head latent attention, DeepSeek-V2)",
-            _SOFTMAX - {"cross", "shared_keys", "own_inputs"},
+            _SOFTMAX - {"cross", "shared_keys", "own_inputs"} | {"inner_norm"},
             fields=(
                 Field(
                     "model.attention.latent_dim",

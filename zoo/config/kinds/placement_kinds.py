@@ -109,6 +109,7 @@ def _interpolation_problems(flat: Mapping[str, Any], architecture: str) -> Itera
 
 
 _INPUT = frozenset({"input_norm"})
+_ONE = frozenset({"by_kind"})
 _STREAMS = _INPUT | {"streams"}
 _DEPTH = _INPUT | {"depth"}
 PLACEMENT_KINDS = KindTable(
@@ -117,13 +118,14 @@ PLACEMENT_KINDS = KindTable(
         "input_norm": "each sublayer reads a normalised input",
         "streams": "there are `norm.streams` residual streams",
         "depth": "layers read the outputs of earlier ones, beside the residual stream",
+        "by_kind": "kinds of layers may differ in it: there is one residual stream, and a norm after the last block",
     },
     kinds=(
         Kind(
             PLACEMENT,
             "pre",
             "x + f(norm(x)), and one norm after the last block (Xiong et al. 2020)",
-            _INPUT,
+            _INPUT | _ONE,
             code="zoo.layers.block:PreNormBlock",
             description=Description(
                 details=(
@@ -153,7 +155,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "sandwich",
             "x + norm(f(norm(x))), and one norm after the last block (Ding et al. 2021; Gemma 2)",
-            _INPUT,
+            _INPUT | _ONE,
             problems=_normed_output_problems,
             code="zoo.layers.block:SandwichBlock",
             description=Description(
@@ -175,6 +177,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "reordered",
             "x + norm(f(x)), and one norm after the last block (Liu et al. 2021; OLMo 2)",
+            _ONE,
             problems=_normed_output_problems,
             code="zoo.layers.block:ReorderedBlock",
             description=Description(picture="architecture"),
@@ -183,7 +186,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "pre_scaled",
             "x + f(norm(x) / sqrt(l)) in layer l, counted from 1 (LayerNorm scaling, Sun et al. 2025)",
-            _INPUT,
+            _INPUT | _ONE,
             code="zoo.layers.block:PreScaledBlock",
             description=Description(
                 name="layernorm-scaling",
@@ -203,7 +206,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "layerscale",
             "x + s * f(norm(x)), with a learned vector s for each sublayer (Touvron et al. 2021)",
-            _INPUT,
+            _INPUT | _ONE,
             fields=(
                 Field(
                     "model.norm.layerscale_start",
@@ -228,7 +231,7 @@ PLACEMENT_KINDS = KindTable(
             PLACEMENT,
             "x0_shortcut",
             "before each block x = a x + b x0, then pre-norm; x0 enters the first block (modded-nanogpt; nanochat)",
-            _INPUT,
+            _INPUT | _ONE,
             problems=_residual_problems,
             code="zoo.layers.block:ShortcutBlock",
             description=Description(

@@ -92,6 +92,7 @@ def _rwkv7_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]
 
 
 _STATE = frozenset({"state", "documents"})
+_NORMED = _STATE | {"inner_norm"}
 
 STATE_KINDS = (
     Kind(
@@ -121,7 +122,7 @@ STATE_KINDS = (
         KIND,
         "retnet",
         "linear attention with a constant decay of each head, normed and gated (Sun et al. 2023, RetNet)",
-        _STATE | {"positions"},
+        _NORMED | {"positions"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_linear_attention:Retention",
@@ -135,7 +136,7 @@ STATE_KINDS = (
         KIND,
         "gated_linear",
         "linear attention with a gate of each token that decays each element of the state (GLA, Yang et al. 2023)",
-        _STATE | {"ranked_decay"},
+        _NORMED | {"ranked_decay"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_linear_attention:GatedLinearAttention",
@@ -145,7 +146,7 @@ STATE_KINDS = (
         KIND,
         "hgrn2",
         "linear attention whose forget gate of each element is also its key, 1 - f (HGRN-2, Qin et al. 2024)",
-        _STATE,
+        _NORMED,
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_linear_attention:HGRN2",
@@ -158,7 +159,7 @@ STATE_KINDS = (
         KIND,
         "lightning",
         "linear attention with a constant decay of each head and layer, normed and gated (MiniMax 2025)",
-        _STATE,
+        _NORMED,
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_linear_attention:LightningAttention",
@@ -171,7 +172,7 @@ STATE_KINDS = (
         KIND,
         "delta",
         "linear attention whose state is corrected by the delta rule (DeltaNet, Schlag et al. 2021)",
-        _STATE | {"delta", "convolved"},
+        _NORMED | {"delta", "convolved"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_delta:DeltaNet",
@@ -181,7 +182,7 @@ STATE_KINDS = (
         KIND,
         "gated_delta",
         "delta rule with a decay of the whole state by each token (Gated DeltaNet, Yang et al. 2024a; Qwen3-Next)",
-        _STATE | {"delta", "convolved"},
+        _NORMED | {"delta", "convolved"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_delta:GatedDeltaNet",
@@ -198,7 +199,7 @@ STATE_KINDS = (
         KIND,
         "kimi_delta",
         "delta rule with a decay of each element of a key by each token (Kimi Delta Attention, Kimi Team 2025)",
-        _STATE | {"delta", "convolved", "ranked_decay"},
+        _NORMED | {"delta", "convolved", "ranked_decay"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_delta:KimiDeltaAttention",
@@ -208,7 +209,7 @@ STATE_KINDS = (
         KIND,
         "mamba2",
         "state space model with one decay of each head (Mamba-2, Dao & Gu 2024)",
-        _STATE | {"convolved"},
+        _NORMED | {"convolved"},
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.mamba2:Mamba2",
@@ -224,7 +225,7 @@ STATE_KINDS = (
         KIND,
         "rwkv7",
         "state that is erased along one vector of each token and written along another (RWKV-7, Peng et al. 2025)",
-        _STATE | {"ranked_decay", "reads_first"},
+        _NORMED | {"ranked_decay", "reads_first"},
         (
             Field(
                 "model.attention.rate_rank",

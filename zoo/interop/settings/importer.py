@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.errors import ConfigError, shown
-from zoo.interop.settings.equivalents import Setting
+from zoo.interop.settings.equivalents import ConfigView, Setting
 from zoo.interop.settings.inert_settings import inert_settings
 from zoo.interop.weights.mapping import Rules
 
@@ -32,6 +32,8 @@ class Importer:
         note: a line that the import prints and records.
         deviations: from a `config.json` to lines about settings that are deliberately read otherwise
             than some version of the class reads them, which the import prints and records.
+        arranged: (the config, tensors of a file) -> the same tensors under the names and in the shapes of
+            the rules, for a class whose files differ in them; the tensors are read one at a time.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
     """
@@ -47,6 +49,7 @@ class Importer:
     custom_settings: Mapping[str, Setting] = field(default_factory=dict)
     note: str = ""
     deviations: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda settings: ()
+    arranged: Callable[[ConfigView, Mapping[str, Any]], Mapping[str, Any]] = lambda view, tensors: tensors
 
 
 QUANTISED = (

@@ -50,6 +50,7 @@ LLAMAS = (
     "glm",
     "glm4",
     "helium",
+    "olmo_hybrid",
     *MIXTURES,
     "deepseek_v2",
     "deepseek_v3",
@@ -166,6 +167,10 @@ INERT_SETTINGS = (
         ("time_step_min", "time_step_max", "time_step_floor", "time_step_init_scheme", "time_step_scale",
          "time_step_rank"),
         "initial values, and names that the class does not read", of=("mamba2",),
+    ),
+    InertSettings(
+        ("linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"),
+        "initial values", of=("olmo_hybrid",),
     ),
     InertSettings(
         ("chunk_size", "residual_in_fp32"), "how the computation is carried out", of=("mamba2",),

@@ -11,6 +11,7 @@ from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.attention.linear_recurrence import RecurrentState, Tokens, by_chunks, token_by_token
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
+from zoo.layers.norm import inner_epsilon
 from zoo.layers.parameter import Linear, kernel_initializer, ones, output_initializer, parameter
 from zoo.layers.short_convolution import MixerConvolution
 
@@ -44,7 +45,7 @@ class GatedLinearRecurrence(TokenMixer):
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = self.config = config.attention
-        self.epsilon = config.norm.epsilon
+        self.epsilon = inner_epsilon(config)
         H, G, K, V = attention.num_heads, attention.key_heads, attention.head_dim, attention.value_dim
         initializer, value_initializer = kernel_initializer(config), kernel_initializer(config, gain)
         self.query = Linear(config.dim, G * K, ("embed", "heads"), False, initializer, heads=G)

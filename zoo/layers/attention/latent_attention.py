@@ -13,7 +13,7 @@ from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.context import Context
-from zoo.layers.norm import rms_norm
+from zoo.layers.norm import inner_epsilon, rms_norm
 from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
 
 
@@ -23,7 +23,7 @@ class LatentNorm(nnx.Module):
     """
 
     def __init__(self, config: ResolvedConfig, width: int):
-        self.epsilon, self.unit_offset = config.norm.epsilon, config.norm.unit_offset
+        self.epsilon, self.unit_offset = inner_epsilon(config), config.norm.unit_offset
         self.scale = parameter((width,), (None,), zeros if self.unit_offset else ones)
 
     def __call__(self, x: Float[Array, "*leading W"]) -> Float[Array, "*leading W"]:

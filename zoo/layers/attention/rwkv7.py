@@ -16,7 +16,7 @@ from zoo.layers.attention.generalized_delta import MIN_LOG_DECAY, RankOneTokens,
 from zoo.layers.attention.linear_recurrence import RecurrentState
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
-from zoo.layers.norm import layer_norm
+from zoo.layers.norm import inner_epsilon, layer_norm
 from zoo.layers.parameter import (
     Initializer,
     Linear,
@@ -77,7 +77,7 @@ class RWKV7(TokenMixer):
     `attention.decay_rank`, `attention.rate_rank` and `attention.gate_rank`. What is read and taken off
     lies along e = (k * n) / |k * n|, what is written along c = k * (1 + (a - 1) * z), with learned n,
     z and p for each element of a key. The norm has a scale and a bias for each value, and K times
-    `norm.epsilon`; W_o projects the heads, side by side.
+    `attention.norm_epsilon`; W_o projects the heads, side by side.
 
     The values of later layers are v + sigmoid(x W_7 W_8 + s) * (u - v), u those of the first layer,
     with rank `attention.value_rank`; 0 leaves this out. The first layer has these matrices too, and
@@ -98,7 +98,7 @@ class RWKV7(TokenMixer):
         attention = self.config = config.attention
         H, K, V, depth = attention.num_heads, attention.head_dim, attention.value_dim, config.num_layers
         keys, wide = H * K, H * V
-        self.epsilon = K * config.norm.epsilon
+        self.epsilon = K * inner_epsilon(config)
         projected = ("embed", "heads"), False
         self.receptance = Linear(config.dim, keys, *projected, kernel_initializer(config), heads=H)
         self.key = Linear(config.dim, keys, *projected, kernel_initializer(config, 0.1), heads=H)
