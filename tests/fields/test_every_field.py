@@ -171,6 +171,7 @@ ORDERED = (
             "value_rank",
             "gate_rank",
             "negative_eigenvalues",
+            "gate_bias",
             "chunk_tokens",
             *("state_kind", "state_heads", "state_dim", "mixing"),
         )

@@ -43,7 +43,7 @@ STATES = tuple(
     f"model.attention.{name}"
     for name in (
         *("value_dim", "key_heads", "convolution_width", "decay_rank", "rate_rank", "value_rank", "gate_rank"),
-        *("negative_eigenvalues", "chunk_tokens", "state_kind", "state_heads", "state_dim", "mixing"),
+        *("negative_eigenvalues", "gate_bias", "chunk_tokens", "state_kind", "state_heads", "state_dim", "mixing"),
     )
 )
 # Each expert would choose tokens by what comes after them.

@@ -84,6 +84,11 @@ MODELS = {
         "model.attention.kind": "lightning", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
     "RWKV-7, by depth": {
         "model.attention.kind": "rwkv7", "model.position.kind": "none", "model.num_layers": 3, "model.scan_layers": True},
+    "placements by kind of layers": {
+        "model.norm.kind": "rmsnorm", "model.num_layers": 5, "model.scan_layers": True, "model.layers.pattern": ("in", "out", "weighed", "both", "early"),
+        "model.layers.kinds.in.residual": True, "model.layers.kinds.out.norm.placement": "reordered",
+        "model.layers.kinds.weighed.norm.placement": "layerscale", "model.layers.kinds.weighed.norm.layerscale_start": 0.7,
+        "model.layers.kinds.both.norm.placement": "sandwich", "model.layers.kinds.early.norm.placement": "x0_shortcut"},
     "attention alone": {"model.ffn.kind": "none", "model.ffn.hidden_dim": "auto", "model.norm.placement": "sandwich", "model.num_layers": 3, "model.scan_layers": True},
     "attention alone in some layers": {
         "model.num_layers": 3, "model.layers.pattern": ("alone", "both"), "model.layers.kinds.alone.ffn.kind": "none",

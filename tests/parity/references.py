@@ -5,18 +5,23 @@ weights, and their outputs and gradients.
 import importlib
 import inspect
 import json
+import tempfile
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from tests.parity.harness import Arrays, cotangents, random_tensor
+from tests.parity.harness import Arrays, cotangents, random_tensor, resolved
 from tests.parity.references_performer import PerformerPytorch
 from tests.parity.references_torch import ELMo, Torch, Transformer
-from tests.parity.systems import System
+from tests.parity.systems import FIVE, System
 from zoo.config import ResolvedConfig
+from zoo.interop import importer_of
+from zoo.interop.settings.equivalents import ConfigView
+from zoo.interop.weights.tensor_files import write_tensors
 
 
 class Transformers:
@@ -78,8 +83,39 @@ class Transformers:
         return found
 
 
+class TransformersFive(Transformers):
+    """A class that only transformers 5 has, under the names of its files: the loader renames their
+    tensors, joins and stacks them, so the random weights are written to a file and read by it.
+    """
+
+    def __init__(self, system: System, dtype: torch.dtype = torch.float32):
+        super().__init__(system, dtype)
+        self.importer, self.view = importer_of(system.imported_as), ConfigView(resolved(system, self.hf), {})
+        shapes = {name: array.shape for name, array in self.as_filed(self.module.state_dict()).items()}
+        self.filed = {name: random_tensor(name, shape) for name, shape in shapes.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            self.module.config.save_pretrained(folder)
+            write_tensors(Path(folder) / "model.safetensors", self.filed)
+            self.module, found = type(self.module).from_pretrained(
+                folder, attn_implementation="eager", dtype=dtype, output_loading_info=True
+            )
+        self.module.eval()
+        assert not any(found.values()), found
+
+    def as_filed(self, tensors: Mapping[str, torch.Tensor]) -> Arrays:
+        """Returns tensors of the module, or gradients, as its files hold them."""
+        loading = importlib.import_module("transformers.core_model_loading")
+        written = loading.revert_weight_conversion(self.module, dict(tensors))
+        arranged = self.importer.arranged(self.view, {name: tensor.numpy() for name, tensor in written.items()})
+        return {name: np.asarray(arranged[name]) for name in arranged}
+
+    def tensors(self) -> Arrays:
+        """The tensors of the file."""
+        return self.filed
+
+
 LIBRARIES: dict[str, Any] = {
-    "transformers": Transformers, "performer-pytorch": PerformerPytorch, "torch": partial(Torch, Transformer),
+    "transformers": Transformers, FIVE: TransformersFive, "performer-pytorch": PerformerPytorch, "torch": partial(Torch, Transformer),
     "torch-elmo": partial(Torch, ELMo),
 }  # fmt: skip
 
@@ -123,4 +159,6 @@ def run_theirs(reference: Any, batch: Arrays, config: ResolvedConfig) -> tuple[A
         name: np.zeros(parameter.shape, np.float32) if parameter.grad is None else parameter.grad.numpy()
         for name, parameter in learned(reference.module).items()
     }
+    if isinstance(reference, TransformersFive):
+        gradients = reference.as_filed({name: torch.tensor(gradient) for name, gradient in gradients.items()})
     return values, weights, gradients

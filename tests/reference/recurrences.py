@@ -88,7 +88,8 @@ def features(config, q, k):
 
 def output(config, params, y, x, v):
     """What the heads give to W_o, [T, H V], of what they have read, [T, H, V]."""
-    kind, epsilon, T = config.attention.kind, config.norm.epsilon, len(x)
+    kind, T = config.attention.kind, len(x)
+    epsilon = config.attention.norm_epsilon or config.norm.epsilon
     if kind == "linear":
         return y.reshape(T, -1)
     if kind == "mamba2":
@@ -99,7 +100,9 @@ def output(config, params, y, x, v):
         return normed if kind == "hgrn2" else normed * sigmoid(x @ params["gate"]["kernel"])
     y = rms(y, params["scale"], epsilon)
     if kind == "kimi_delta":
-        scores = x @ params["gate_down"]["kernel"] @ params["gate_up"]["kernel"] + params["gate_up"]["bias"]
+        scores = x @ params["gate_down"]["kernel"] @ params["gate_up"]["kernel"]
+        if config.attention.gate_bias:
+            scores = scores + params["gate_up"]["bias"]
         y = y * sigmoid(scores).reshape(y.shape)
     elif kind != "delta":
         y = y * silu(x @ params["gate"]["kernel"]).reshape(y.shape)

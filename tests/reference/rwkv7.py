@@ -27,6 +27,7 @@ def rwkv7_row(config, params, x, positions, documents, first_values):
     and takes them in that layer.
     """
     H, K, V = (getattr(config.attention, name) for name in ("num_heads", "head_dim", "value_dim"))
+    epsilon = config.attention.norm_epsilon or config.norm.epsilon
     states, out = np.zeros((H, V, K)), np.zeros_like(x)
     for t in range(len(x)):
         if positions[t] < 0:
@@ -53,7 +54,7 @@ def rwkv7_row(config, params, x, positions, documents, first_values):
             transition = np.diag(w[keys]) - np.outer(unit, a[keys] * unit)
             states[h] = states[h] @ transition + np.outer(v[values], replacement[keys])
             y = states[h] @ r[keys]
-            y = (y - y.mean()) / np.sqrt(y.var() + K * config.norm.epsilon)
+            y = (y - y.mean()) / np.sqrt(y.var() + K * epsilon)
             y = y * params["scale"][values] + params["bias"][values]
             heads.append(y + (r[keys] * params["bonus"][keys] * replacement[keys]).sum() * v[values])
         out[t] = (np.concatenate(heads) * g) @ params["output"]["kernel"]

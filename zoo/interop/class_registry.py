@@ -30,6 +30,7 @@ from zoo.interop.families.decoders import (
     gpt_oss,
     granite,
     helium,
+    kimi_linear,
     lfm2,
     mamba2,
     mixtures,
@@ -46,7 +47,7 @@ from zoo.interop.families.encoders import albert, bert, distilbert, electra, mod
 from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
-             apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, lfm2, mamba2, mixtures, nemotron,
+             apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, kimi_linear, lfm2, mamba2, mixtures, nemotron,
              olmo, olmo_hybrid, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5, bodies, task_heads,
              decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
@@ -96,7 +97,7 @@ def similar_class(class_name: str, model_type: str | None = None) -> str:
     return did_you_mean(class_name, family)
 
 
-_WITH_EXPERTS = (*mixtures.CLASSES, *qwen3_next.CLASSES, *gpt_oss.CLASSES, *deepseek.CLASSES)
+_WITH_EXPERTS = (*mixtures.CLASSES, *qwen3_next.CLASSES, *gpt_oss.CLASSES, *deepseek.CLASSES, *kimi_linear.CLASSES)
 
 
 def _experts(settings: Mapping[str, Any]) -> str:

@@ -122,7 +122,6 @@ LATENT = {KIND: "latent"}
             "global_projections=true cannot be combined",
         ),
         (LATENT | {"model.position.kind": "shaw"}, "kind=shaw adds vectors to the keys"),
-        (LATENT | {"model.attention.rotary_dim": 2}, "rotary_dim=2 is the width of what"),
         (LATENT | {"model.position.kind": "rope", "model.attention.rotary_dim": 3}, "rotary_dim=3 times"),
         (LATENT | {"model.parametrization": "mup", "model.base_dim": 8}, "takes all widths to grow"),
         (LATENT | {"model.convolution.kind": "kv_shift"}, "kind=kv_shift acts on the keys"),

@@ -14,10 +14,10 @@ from tests.parity.systems.encoders import ENCODERS
 from tests.parity.systems.later_decoders import LATER_DECODERS
 from tests.parity.systems.mixtures import MIXTURES
 from tests.parity.systems.performers import PERFORMERS
-from tests.parity.systems.record import Comparison, Published, System
+from tests.parity.systems.record import FIVE, Comparison, Published, System
 from tests.parity.systems.state_mixers import STATE_MIXERS
 
-__all__ = ["COMPARISONS", "SYSTEMS", "Comparison", "Published", "System"]
+__all__ = ["COMPARISONS", "FIVE", "OF_FIVE", "SYSTEMS", "Comparison", "Published", "System"]
 
 SYSTEMS: tuple[System, ...] = (
     *DECODERS,
@@ -31,3 +31,5 @@ SYSTEMS: tuple[System, ...] = (
     *ELMO,
     *CONTROLS,
 )
+# The systems whose reference is a class that only transformers 5 has.
+OF_FIVE = tuple(system for system in SYSTEMS if system.library == FIVE)

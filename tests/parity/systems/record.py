@@ -7,6 +7,11 @@ from typing import Any
 from zoo.interop import Importer
 
 
+# The library of a class that came with version 5. The tests of parity run with version 4, so such a system
+# is compared with its class by tests/transformers5, and by default with the outputs that are stored.
+FIVE = "transformers 5"
+
+
 @dataclass(frozen=True)
 class Published:
     """A parameter count to be met.
@@ -42,7 +47,8 @@ class System:
             others scanned on full rows.
         tolerance: largest difference of the outputs, relative to the largest of them, and likewise
             of every parameter's gradient.
-        library: which entry of `tests.parity.references.LIBRARIES` builds it.
+        library: which entry of `tests.parity.references.LIBRARIES` builds it; `FIVE` for a class that
+            transformers 4 lacks.
         published: parameter counts to be met.
         importer: the importer of a reference that is defined in these tests; None for the importer of
             the class.

@@ -126,11 +126,6 @@ def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
         yield f"model.attention.global_projections=true cannot be combined with {shown}; set it to false"
     if flat["model.position.kind"] == "shaw":
         yield f"model.position.kind=shaw adds vectors to the keys of heads, which {shown} does not keep; use another"
-    if flat["model.position.kind"] != "rope" and flat["model.attention.rotary_dim"] not in (AUTO, 0):
-        yield (
-            f"model.attention.rotary_dim={flat['model.attention.rotary_dim']} is the width of what "
-            f"model.position.kind=rope rotates, and it is {flat['model.position.kind']}; leave it out"
-        )
     if flat["model.parametrization"] != "standard":
         yield (
             f"model.parametrization={flat['model.parametrization']} takes all widths to grow with model.dim, and those "
@@ -342,7 +337,8 @@ ATTENTION_KINDS = KindTable(
                     "model.attention.rotary_dim",
                     AUTO,
                     int,
-                    "R, additional width of queries and keys, which RoPE rotates; all heads share this part of a key",
+                    "R, additional width of queries and keys, which RoPE rotates if there is RoPE (without it: Kimi Linear); "
+                    "all heads share this part of a key",
                     minimum=0,
                     auto="head_dim / 2 with RoPE, otherwise 0",
                     added=True,

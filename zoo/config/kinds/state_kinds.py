@@ -200,6 +200,15 @@ STATE_KINDS = (
         "kimi_delta",
         "delta rule with a decay of each element of a key by each token (Kimi Delta Attention, Kimi Team 2025)",
         _NORMED | {"delta", "convolved", "ranked_decay"},
+        (
+            Field(
+                "model.attention.gate_bias",
+                True,
+                bool,
+                "the output gates have a bias; False: as in the published models (Kimi-Linear-48B-A3B)",
+                added=True,
+            ),
+        ),
         derive=_derive_state,
         problems=_state_problems,
         code="zoo.layers.attention.gated_delta:KimiDeltaAttention",

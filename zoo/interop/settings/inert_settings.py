@@ -152,6 +152,17 @@ INERT_SETTINGS = (
     InertSettings(
         ("num_nextn_predict_layers", "num_mtp_layers"), "a module that predicts later tokens", of=("deepseek_v3",)
     ),
+    InertSettings(
+        ("head_dim", "qk_head_dim", "max_position_embeddings", "model_max_length", "rope_theta", "pretraining_tp",
+         "output_router_logits", "auto_map", "num_nextn_predict_layers", "use_grouped_topk"),
+        "copies of widths, lengths and bases without positions, a loss in training, and names that no class reads",
+        of=("kimi_linear",),
+    ),
+    InertSettings(("mla_use_nope",), "the class never rotates", (True,), ("kimi_linear",)),
+    InertSettings(("moe_layer_freq",), "all layers from first_k_dense_replace on have experts", (1,), ("kimi_linear",)),
+    InertSettings(
+        ("moe_router_activation_func",), "scores are the sigmoid of the logits", ("sigmoid",), ("kimi_linear",)
+    ),
     InertSettings(("initial_context_length",), "the class reads rope_scaling", of=("gpt_oss",)),
     InertSettings(("position_embedding_type",), "the class always has rotary positions", ("rope",), ("granitemoe",)),
     InertSettings(("use_sliding_window",), "the class has no windows", (False,), ("qwen3_next",)),

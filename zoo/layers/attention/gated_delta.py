@@ -87,7 +87,8 @@ class KimiDeltaAttention(DeltaNet):
 
     ln a = -exp(r_h) softplus(x W_3 W_4 + d), with r of each head and d of each element; exp(r) is
     uniform in (1, 16) and softplus(d) between 0.001 and 0.1 at first. The products W_1 W_2 and W_3
-    W_4 have rank `attention.decay_rank`. All else is as in DeltaNet.
+    W_4 have rank `attention.decay_rank`. Without `attention.gate_bias` there is no c, as in
+    Kimi-Linear-48B-A3B; flash-linear-attention has it. All else is as in DeltaNet.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
@@ -98,7 +99,7 @@ class KimiDeltaAttention(DeltaNet):
         self.decay_up = Linear(r, H * K, (None, "heads"), False, initializer, heads=H)
         self.step = StepSize(H, K, (1.0, 16.0))
         self.gate_down = Linear(config.dim, r, ("embed", None), False, initializer)
-        self.gate_up = Linear(r, H * V, (None, "heads"), True, initializer, heads=H)
+        self.gate_up = Linear(r, H * V, (None, "heads"), attention.gate_bias, initializer, heads=H)
 
     def log_decay(
         self, x: Float[Array, "B T D"], k: Float[Array, "B T G K"], context: Context

@@ -41,8 +41,8 @@ class LatentAttention(SoftmaxAttention):
     `attention.query_latent_dim` > 0 from Norm(x W_q) of r' elements. By default scale is
     1 / sqrt(K + R). As k_h is not rotated, q_h . (c W_k) = (q_h W_k^T) . c, and decoding needs no keys
     of single heads: the cache keeps c and k', r + R numbers for each token, which the H heads read as
-    in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE, R is
-    0. Norm is an RMSNorm. With `attention.bias` the products with x and the output have a bias.
+    in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE nothing
+    is rotated, and R is 0 unless it is given (Kimi Linear, Kimi Team 2025, has R = 64). Norm is an RMSNorm. With `attention.bias` the products with x and the output have a bias.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
@@ -157,7 +157,8 @@ class LatentAttention(SoftmaxAttention):
     @staticmethod
     def key_value_source(layer: ResolvedConfig) -> str:
         """Returns r and R."""
-        return f"{layer.attention.latent_dim} numbers, {layer.attention.rotary_dim} rotate"
+        rest = "rotate" if layer.position.kind == "rope" else "of keys alone"
+        return f"{layer.attention.latent_dim} numbers, {layer.attention.rotary_dim} {rest}"
 
 
 def _entry(kept: Float[Array, "B T W"]) -> tuple[Float[Array, "B T 1 W"], Float[Array, "B T 1 0"]]:

@@ -166,7 +166,7 @@ def _deviations(hf: Mapping[str, Any], scores: bool) -> tuple[str, ...]:
     )
 
 
-def _latent(config: ResolvedConfig) -> Rules:
+def latent_rules(config: ResolvedConfig) -> Rules:
     """Returns the rules of a layer's attention. Keys and values of a head lie side by side."""
     at, attention = "model.layers.{layer}.self_attn", config.attention
     heads, bias = attention.num_heads, attention.bias
@@ -195,7 +195,7 @@ def _layer(config: ResolvedConfig) -> Rules:
     sparse = config.ffn.kind == "moe"
     return [
         *(rule for ours, theirs in NORMS["pre"].items() for rule in norm(ours, f"{at}.{theirs}", config)),
-        *_latent(config),
+        *latent_rules(config),
         *([*routed(config, f"{at}.mlp"), *shared(config, f"{at}.mlp.shared_experts")] if sparse else gated(config)),
     ]
 

@@ -106,7 +106,8 @@ def _attention(settings: SettingsReader, rotates: bool) -> dict[str, Any]:
     heads = settings["num_attention_heads"]
     turned = rope(settings) if rotates else {}
     if not rotates:
-        settings.get("rope_theta")
+        for name in ("rope_theta", "max_position_embeddings"):
+            settings.get(name)
         settings.expect(None, rope_scaling="without a rope_theta nothing is rotated")
     return {path.removeprefix("model."): value for path, value in turned.items()} | {
         "attention.kind": "softmax",
