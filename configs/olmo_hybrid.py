@@ -1,11 +1,12 @@
-"""OLMo-hybrid (Allen Institute for AI 2026): in groups of four layers, three of Gated DeltaNet, pre-norm and
+"""OLMo-hybrid (Merrill et al. 2026, arXiv:2604.03444): in groups of four layers, three of Gated DeltaNet, pre-norm and
 with rates up to 2, before one of attention without positions, whose outputs are normalised as in OLMo 2.
 
     python train.py --config=configs/olmo_hybrid.py:tiny --workdir=runs/olmo_hybrid
 
 Sizes: 7b (7,430,870,688 parameters); tiny and smoke for a CPU. The shape is that of the class's defaults,
-which are those of Olmo-Hybrid-7B, and positions are left out as in its checkpoint. The optimizer, rate,
-batch and steps are those of OLMo 3 of 7B (olmo3.py).
+which are those of Olmo-Hybrid-7B, without positions, as in its checkpoint. Optimizer, rate, batch and
+schedule are those of OLMo 3 of 7B (olmo3.py), to which the paper compares it; the steps are those of 6
+trillion tokens.
 """
 
 from zoo.config import by_role, default, override, sized
@@ -49,7 +50,7 @@ def get_config(argument: str = "7b"):
             "data.tokenizer.vocab_size": 100352,
             "data.sequence_length": 8192,
             "data.batch_size": 512,
-            "training.steps": 1_192_000,
+            "training.steps": 1_430_000,
             "training.eval_every": 1000,
             "training.checkpoint_every": 1000,
             "optimizer.learning_rate": 3e-4,

@@ -42,7 +42,7 @@ STATE_MIXERS: tuple[System, ...] = (
     }, library=FIVE, kernels=("einsum",), tolerance=1e-5),
     System("kimi-linear", "Kimi Delta Attention; latent attention without positions, whose heads share a part of their keys; experts",
            "KimiLinearForCausalLM", KIMI_LINEAR, library=FIVE, kernels=("einsum",), tolerance=1e-5, published=(
-               Published("configs/kimi_linear.py:48b-a3b", 49_122_681_728),)),
+               Published("configs/kimi_linear.py:48b-a3b", 49_122_675_072),)),
     System("kimi-linear-latents", "queries from latent vectors, biases, all layers of one kind with experts", "KimiLinearForCausalLM", KIMI_LINEAR | {
         "q_lora_rank": 9, "attention_bias": True, "n_group": 1, "num_hidden_layers": 2, "layer_types": ["full_attention"] * 2,
         "mlp_layer_types": ["sparse"] * 2, "n_shared_experts": 1, "norm_topk_prob": False}, library=FIVE, kernels=("einsum",), tolerance=1e-5),

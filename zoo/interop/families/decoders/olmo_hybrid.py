@@ -1,4 +1,4 @@
-"""OLMo-hybrid (Allen Institute for AI 2026) of Hugging Face's transformers, from version 5 on: in groups
+"""OLMo-hybrid (Merrill et al. 2026) of Hugging Face's transformers, from version 5 on: in groups
 of four layers, three of Gated DeltaNet before one of attention.
 
 A layer of Gated DeltaNet normalises the inputs of its sublayers, a layer of attention their outputs,
