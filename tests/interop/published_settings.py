@@ -227,6 +227,56 @@ def qwen3_next(**more):
             "use_sliding_window": False, "max_position_embeddings": 262144} | more  # fmt: skip
 
 
+def olmo_hybrid(**more):
+    """The defaults of the class, which are those of Olmo-Hybrid-7B, as transformers 5 writes them; the
+    checkpoint rotates nothing.
+    """
+    return {"hidden_size": 3840, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 30,
+            "num_key_value_heads": 30, "hidden_act": "silu", "max_position_embeddings": 65536, "rms_norm_eps": 1e-6,
+            "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "vocab_size": 100352,
+            "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8, "linear_a_log_max": 16.0,
+            "linear_a_log_min": 0.0, "linear_allow_neg_eigval": True, "linear_conv_kernel_dim": 4,
+            "linear_dt_init_floor": 1e-4, "linear_dt_max": 0.1, "linear_dt_min": 0.001, "linear_key_head_dim": 96,
+            "linear_num_key_heads": 30, "linear_num_value_heads": 30, "linear_value_head_dim": 192,
+            "rope_parameters": {"rope_theta": None, "rope_type": "default"}} | more  # fmt: skip
+
+
+FULL_OF_KIMI = [4, 8, 12, 16, 20, 24, 27]
+SIZES_OF_KIMI = {
+    "hidden_act": "silu", "hidden_size": 2304, "initializer_range": 0.02, "intermediate_size": 9216, "kv_lora_rank": 512,
+    "moe_intermediate_size": 1024, "moe_renormalize": True, "num_attention_heads": 32, "num_expert_group": 1,
+    "num_experts": 256, "num_experts_per_token": 8, "num_hidden_layers": 27, "num_key_value_heads": 32,
+    "num_shared_experts": 1, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-5,
+    "routed_scaling_factor": 2.446, "tie_word_embeddings": False, "topk_group": 1, "v_head_dim": 128,
+    "vocab_size": 163840, "model_max_length": 1048576,
+}  # fmt: skip
+
+
+def kimi_linear(**more):
+    """The settings of the authors' file."""
+    return SIZES_OF_KIMI | {
+        "auto_map": {"AutoConfig": "configuration_kimi.KimiLinearConfig"}, "first_k_dense_replace": 1, "head_dim": 72,
+        "linear_attn_config": linear_attention(), "mla_use_nope": True, "moe_layer_freq": 1,
+        "moe_router_activation_func": "sigmoid", "num_nextn_predict_layers": 0, "rope_scaling": None, "rope_theta": 10000.0,
+        "use_grouped_topk": True} | more  # fmt: skip
+
+
+def linear_attention(**more):
+    state = [layer for layer in range(1, 28) if layer not in FULL_OF_KIMI]
+    return {"full_attn_layers": FULL_OF_KIMI, "head_dim": 128, "kda_layers": state, "num_heads": 32,
+            "short_conv_kernel_size": 4} | more  # fmt: skip
+
+
+def kimi_linear_five(**more):
+    """The same as transformers 5 writes it."""
+    return SIZES_OF_KIMI | {
+        "attention_bias": False, "attention_dropout": 0.0, "head_dim": 64, "linear_conv_kernel_dim": 4, "linear_head_dim": 128,
+        "linear_num_heads": 32, "mlp_layer_types": ["dense"] + ["sparse"] * 26, "output_router_logits": False,
+        "pretraining_tp": 1, "qk_head_dim": 192,
+        "layer_types": ["full_attention" if layer in FULL_OF_KIMI else "linear_attention" for layer in range(1, 28)],
+    } | more  # fmt: skip
+
+
 def mamba2(**more):
     return {"hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64, "state_size": 128,
             "n_groups": 8, "expand": 2, "conv_kernel": 4, "chunk_size": 256, "hidden_act": "silu",
@@ -378,6 +428,32 @@ FILES: dict[str, Published] = {
     "a Qwen3-Next with unknown layers": refused(
         "Qwen3NextForCausalLM", "qwen3_next", qwen3_next(layer_types=["mamba"] * 47 + ["full_attention"]),
         "mamba is not one of linear_attention, full_attention"),
+    "allenai/Olmo-Hybrid-7B": Published("OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid()),
+    "an OLMo-hybrid with positions": Published(
+        "OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid(rope_parameters={"rope_theta": 5e5, "rope_type": "default"})),
+    "an OLMo-hybrid with GELU": refused("OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid(hidden_act="gelu"),
+                                        "hidden_act='gelu': the class applies it to the convolutions"),
+    "an OLMo-hybrid of attention alone": refused(
+        "OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid(layer_types=["full_attention"] * 32),
+        "the class expects at least one layer of linear_attention"),
+    "an OLMo-hybrid that stretches nothing": refused(
+        "OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid(rope_parameters={"rope_theta": None, "rope_type": "linear", "factor": 2.0}),
+        "without a rope_theta nothing is rotated"),
+    "moonshotai/Kimi-Linear-48B-A3B-Instruct": Published("KimiLinearForCausalLM", "kimi_linear", kimi_linear()),
+    "moonshotai/Kimi-Linear-48B-A3B-Instruct, saved again": Published(
+        "KimiLinearForCausalLM", "kimi_linear", kimi_linear_five()),
+    "a Kimi Linear with positions": refused("KimiLinearForCausalLM", "kimi_linear", kimi_linear(mla_use_nope=False),
+                                            "mla_use_nope=False: expected True; the class never rotates"),
+    "a Kimi Linear with softmax scores": refused(
+        "KimiLinearForCausalLM", "kimi_linear", kimi_linear(moe_router_activation_func="softmax"), "expected sigmoid"),
+    "a Kimi Linear with a layer of both kinds": refused(
+        "KimiLinearForCausalLM", "kimi_linear", kimi_linear(linear_attn_config=linear_attention(full_attn_layers=[3, *FULL_OF_KIMI])),
+        "each of the 27 layers once, counted from 1"),
+    "a Kimi Linear with bounded decays": refused(
+        "KimiLinearForCausalLM", "kimi_linear", kimi_linear(linear_attn_config=linear_attention(gate_lower_bound=-5.0)),
+        "linear_attn_config.gate_lower_bound=-5.0: not known to this importer"),
+    "a Kimi Linear with wide values": refused("KimiLinearForCausalLM", "kimi_linear", kimi_linear(v_head_dim=64),
+                                              "v_head_dim=64: expected qk_nope_head_dim"),
     "mistralai/Mamba-Codestral-7B-v0.1": Published("Mamba2ForCausalLM", "mamba2", mamba2()),
     "state-spaces/mamba2-130m": Published("Mamba2ForCausalLM", "mamba2", mamba2(
         hidden_size=768, num_hidden_layers=24, num_heads=24, n_groups=1, intermediate_size=1536, vocab_size=50288,

@@ -161,6 +161,8 @@ def test_window_patterns_of_each_class():
 
 ONE_KIND = [("Lfm2ForCausalLM", {"full_attn_idxs": []}), ("Lfm2ForCausalLM", {}),
             ("Qwen3NextForCausalLM", {"num_hidden_layers": 3}),
+            *(("KimiLinearForCausalLM", {"num_hidden_layers": 3, "mlp_layer_types": [ffn] * 3, "layer_types": [mixer] * 3})
+              for ffn in ("dense", "sparse") for mixer in ("linear_attention", "full_attention")),
             *((name, {"num_hidden_layers": 3, "first_k_dense_replace": 3} | more)
               for name in ("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM")
               for more in ({}, {"n_shared_experts": 0, "num_experts_per_tok": None, "n_group": None})),
@@ -181,6 +183,7 @@ def test_models_with_one_kind_of_layers_are_read_and_written(class_name, hf):
 
 @pytest.mark.parametrize(("class_name", "known"), [
     ("Lfm2ForCausalLM", "conv, full_attention"), ("Qwen3NextForCausalLM", "linear_attention, full_attention"),
+    ("KimiLinearForCausalLM", "linear_attention, full_attention"),
     ("GptOssForCausalLM", "sliding_attention, full_attention"),
 ])  # fmt: skip
 def test_each_problem_of_the_types_of_layers_is_one_line(class_name, known):

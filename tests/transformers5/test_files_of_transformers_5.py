@@ -16,7 +16,7 @@ import transformers
 
 from tests.parity.harness import cotangents, make_batch, output_difference, resolved, run_ours
 from tests.parity.references import build
-from tests.parity.systems import SYSTEMS
+from tests.parity.systems import FIVE, SYSTEMS
 from tests.support.building import with_values
 from tests.support.checkpoints_of_others import arrays_of, zoo
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
@@ -28,7 +28,7 @@ from zoo.training.trained_run import load_trained
 pytestmark = pytest.mark.transformers5
 
 # The first system of every class; the others differ from it in settings that transformers 4 shows.
-OF_CLASSES = {system.reference: system for system in reversed(SYSTEMS) if system.library == "transformers"}
+OF_CLASSES = {system.reference: system for system in reversed(SYSTEMS) if system.library in ("transformers", FIVE)}
 # Models unlike any published checkpoint are refused by these words: a new model is tied there, which
 # its config.json does not tell from one that was not, and an untied ALBERT has another bias.
 REFUSED = {

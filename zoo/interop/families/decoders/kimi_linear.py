@@ -62,6 +62,8 @@ STATES = {
 }
 TYPES = {"linear_attention": "state", "full_attention": "full"}
 LAYER = "model.layers.{layer}"
+# Fields of a dense feed-forward layer.
+DENSE = ("ffn.kind", "ffn.hidden_dim")
 # Matrices of a layer of Kimi Delta Attention, here and there.
 MATRICES = {
     "query": "q_proj", "key": "k_proj", "value": "v_proj", "rate_gate": "b_proj", "decay_down": "f_a_proj",
@@ -79,10 +81,10 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     mixers = {"state": _kimi_delta(settings), "full": _latent(settings)}
     types = by_layer_type(settings, _layer_types(settings), TYPES)
     dense = _dense(settings)
-    sublayers = {"sparse": _experts(settings) if not all(dense) else {}, "dense": _dense_fields(settings)}
+    sublayers = {"sparse": _experts(settings, not all(dense)), "dense": {name: fields[f"model.{name}"] for name in DENSE}}
     # The kinds of layers say what these are.
-    for name in ("attention.num_heads", "attention.num_kv_heads", "attention.bias", "ffn.kind", "ffn.hidden_dim"):
-        del fields[f"model.{name}"]
+    for name in (*(f"attention.{name}" for name in ("num_heads", "num_kv_heads", "head_dim", "bias")), *DENSE):
+        fields.pop(f"model.{name}", None)
     mixers["full"]["attention.bias"] = bias
     described = []
     for mixer, alone in zip(types, dense, strict=False):
@@ -161,16 +163,13 @@ def _latent(settings: SettingsReader) -> dict[str, Any]:
     }
 
 
-def _dense_fields(settings: SettingsReader) -> dict[str, Any]:
-    return {"ffn.kind": "swiglu", "ffn.hidden_dim": settings["intermediate_size"]}
-
-
-def _experts(settings: SettingsReader) -> dict[str, Any]:
-    """Returns the fields of a layer with experts."""
-    check_choice(settings, "num_local_experts", settings["norm_topk_prob"])
-    for name in ("n_group", "topk_group", "n_shared_experts"):
-        if not settings[name]:
-            settings.reject(name, "expected at least one")
+def _experts(settings: SettingsReader, mixed: bool) -> dict[str, Any]:
+    """Returns the fields of a layer with experts, which are checked if any layer has them (`mixed`)."""
+    if mixed:
+        check_choice(settings, "num_local_experts", settings["norm_topk_prob"])
+        for name in ("n_group", "topk_group", "n_shared_experts"):
+            if not settings[name]:
+                settings.reject(name, "expected at least one")
     width = settings["moe_intermediate_size"]
     fields = {
         "kind": "swiglu",

@@ -179,7 +179,7 @@ def arranged(view: ConfigView, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
             endings[f"{at}.feedforward_layer_norm.weight"] = f"{at}.post_attention_layernorm.weight"
             continue
         names, sizes = [f"{at}.linear_attn.{name[0]}_conv1d.weight" for name in CONVOLVED], _channels(layer)
-        if all(name in tensors for name in names) and len(tensors[names[0]]) != sizes[0]:
+        if all(name in tensors for name in names) and tensors[names[0]].shape[0] != sizes[0]:
             whole = np.concatenate([np.asarray(tensors[name]) for name in names])
             if len(whole) == sum(sizes):
                 convolved |= dict(zip(names, np.split(whole, np.cumsum(sizes)[:-1]), strict=True))
