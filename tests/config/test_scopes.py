@@ -146,6 +146,43 @@ def test_scopes_are_part_of_the_identity():
     }
 
 
+PLACED = {"model.layers.pattern": ("a", "b"), "model.layers.kinds.a.residual": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.layers.kinds.b.norm.placement": "post"}, "placement=post cannot stand beside model.norm.placement=pre: post has"),
+        ({"model.layers.kinds.b.norm.placement": "hyper"}, "placement=hyper cannot stand beside model.norm.placement=pre: hyper has"),
+        (
+            {"model.norm.placement": "resi_dual", "model.layers.kinds.b.norm.placement": "pre"},
+            "placement=pre cannot stand beside model.norm.placement=resi_dual: resi_dual has",
+        ),
+        (
+            {"model.parallel": "own_norms", "model.layers.kinds.b.norm.placement": "reordered"},
+            "model.parallel=own_norms is defined for pre-norm; model.norm.placement is reordered",
+        ),
+        (
+            {"model.layers.kinds.b.norm.placement": "reordered", "model.layers.kinds.b.norm.layerscale_start": 0.5},
+            "layerscale_start=0.5 has no effect",
+        ),
+        (
+            {"model.layers.kinds.b.norm.placement": "reordered", "model.parametrization": "completep", "model.base_dim": 8,
+             "model.base_num_layers": 1},
+            "completep is defined for model.norm.placement=pre, which is reordered",
+        ),
+    ],
+)  # fmt: skip
+def test_placements_that_a_stack_cannot_mix_are_refused(changes, words):
+    assert any(words in line for line in refused(PLACED, {"model.layers.kinds.b.residual": True}, changes))
+
+
+def test_kinds_of_layers_may_place_norms_differently():
+    found = resolve(PLACED, {"model.layers.kinds.b.norm.placement": "reordered"}).model
+    placements = [configs.layer_kind(found, name).norm.placement for name in "ab"]
+    assert placements == ["pre", "reordered"]
+
+
 def test_layer_patterns_are_parsed_from_the_command_line():
     flags = configs.parse_overrides(
         [

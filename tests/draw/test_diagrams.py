@@ -116,6 +116,14 @@ def test_layer_kinds_share_a_block():
     assert repeat.steps[0].steps[1].details == ("near: causal, window of 4", "far: causal")
 
 
+def test_norms_name_their_placements_where_kinds_differ():
+    changes = {"model.layers.pattern": ("in", "out"), "model.layers.kinds.in.residual": True}
+    changes["model.layers.kinds.out.norm.placement"] = "reordered"
+    (column,) = columns(resolve(override(small(**TINY), changes)))
+    repeat = next(step for step in column.steps if isinstance(step, Repeat))
+    assert repeat.steps[0].steps[0].details == ("in: pre", "out: reordered")
+
+
 def test_omitted_norms_are_not_drawn():
     (column,) = columns(resolve(override(small(**TINY), {"model.attention.input_norm": False})))
     attention, feed_forward = list(outline(column.steps))[2][1:3]

@@ -120,6 +120,13 @@ LIBRARIES: dict[str, Any] = {
 }  # fmt: skip
 
 
+def is_here(system: System) -> bool:
+    """Returns whether this environment has the reference of a system: transformers 4 lacks the classes
+    that came with 5.
+    """
+    return system.library != FIVE or hasattr(importlib.import_module("transformers"), system.reference)
+
+
 def fill(module: torch.nn.Module) -> None:
     """Sets every learned tensor, and biases without a gradient, to the random value of its name."""
     with torch.no_grad():

@@ -3,12 +3,14 @@ without the other libraries.
 
 python -m tests.parity.store            all systems
 python -m tests.parity.store gpt2 llama these
+
+The files of classes that only transformers 5 has are written where it is installed, and kept elsewhere.
 """
 
 import sys
 
 from tests.parity.harness import make_batch, resolved
-from tests.parity.references import build, run_theirs
+from tests.parity.references import build, is_here, run_theirs
 from tests.parity.systems import SYSTEMS
 from tests.support.stored_outputs import FOLDER, write
 from zoo.interop import importer_of
@@ -40,10 +42,13 @@ def store(system) -> int:
 
 def main(names: list[str]) -> None:
     """Stores the systems named, or all and nothing else."""
+    here = [system for system in SYSTEMS if is_here(system)]
     if not names:
+        kept = {system.name for system in SYSTEMS if system not in here}
         for path in FOLDER.glob("*"):
-            path.unlink()
-    for system in SYSTEMS:
+            if path.stem not in kept:
+                path.unlink()
+    for system in here:
         if not names or system.name in names:
             size = store(system)
             print(f"{system.name}: {size:,} bytes")

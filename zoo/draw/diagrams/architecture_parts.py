@@ -157,7 +157,7 @@ def _block(model: ResolvedConfig, kinds: dict[str, ResolvedConfig], cross: bool,
     steps = sublayer_steps(first)
     has_ffn = any(each.ffn.kind in FEED_FORWARD_KINDS.having("hidden") for each in kinds.values())
     for part in (attention, *((_attention(first, True),) if cross else ()), *((ffn,) if has_ffn else ())):
-        yield from _filled(steps, {NORM: _norm(model), SUBLAYER: part}, unnormed and part is attention)
+        yield from _filled(steps, {NORM: _placed_norm(kinds), SUBLAYER: part}, unnormed and part is attention)
 
 
 def _filled(steps: tuple[Any, ...], parts: dict[str, Part], unnormed: bool) -> Iterator[Any]:
@@ -195,6 +195,16 @@ def _merged(kinds: dict[str, ResolvedConfig], make: Callable[[ResolvedConfig], P
 def _norm(model: ResolvedConfig) -> Part:
     names = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "batchnorm": "BatchNorm", "centering": "Centering"}
     return Part("norm", names.get(model.norm.kind, model.norm.kind))
+
+
+def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
+    """Returns the norm of a block, whose steps are those of the first kind of layers, with the placement
+    of each kind where they differ.
+    """
+    placements = {name: each.norm.placement for name, each in kinds.items()}
+    details = tuple(f"{name}: {placement}" for name, placement in placements.items())
+    part = _norm(next(iter(kinds.values())))
+    return part._replace(details=details) if len(set(placements.values())) > 1 else part
 
 
 def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part:
