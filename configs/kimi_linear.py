@@ -29,7 +29,10 @@ FULL = {
 }
 DENSE = {"ffn.kind": "swiglu", "ffn.hidden_dim": 9216}
 # Of 27 layers, counted from 1, each fourth and the last one are of latent attention.
-PATTERN = ("state_dense", *("full_sparse" if layer % 4 == 0 or layer == 27 else "state_sparse" for layer in range(2, 28)))
+PATTERN = (
+    "state_dense",
+    *("full_sparse" if layer % 4 == 0 or layer == 27 else "state_sparse" for layer in range(2, 28)),
+)
 SIZES = {"48b-a3b": {"model.dim": 2304, "model.num_layers": 27, "model.layers.pattern": PATTERN}}
 
 

@@ -22,7 +22,7 @@ COMPARED_ELSEWHERE = pytest.mark.slow(
 
 
 def by_default(system):
-    """Returns whether a system is compared by default: CI has transformers 4, which lacks the classes of others."""
+    """Returns whether a system is compared by default: the library of some is not that of CI."""
     return system.name in REPRESENTATIVE or system.library == FIVE
 
 

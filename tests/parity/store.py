@@ -4,7 +4,8 @@ without the other libraries.
 python -m tests.parity.store            all systems
 python -m tests.parity.store gpt2 llama these
 
-The files of classes that only transformers 5 has are written where it is installed, and kept elsewhere.
+The files of classes that only transformers 5 has are written where it is installed; elsewhere they
+are kept.
 """
 
 import sys

@@ -6,7 +6,8 @@ cache, and the memory of an import.
     python -m tests.parity.table gpt2 t5     runs only these and new ones; others keep their figures
     python -m tests.parity.table cached      same for a section (equations, optimizers, cached, memory)
 
-Classes that only transformers 5 has are measured where it is installed; elsewhere their lines are kept.
+Classes that only transformers 5 has are measured where it is installed; elsewhere their lines are
+kept.
 
 A default test renders the file again from its figures, and expects the same text.
 """

@@ -135,7 +135,11 @@ def expanded(config, params, x):
     def latent(name):
         y = projected(name, x)
         scale = params[f"{name}_norm"]["scale"] + (1 if config.norm.unit_offset else 0)
-        return y / np.sqrt((y**2).mean(axis=1, keepdims=True) + (config.attention.norm_epsilon or config.norm.epsilon)) * scale
+        return (
+            y
+            / np.sqrt((y**2).mean(axis=1, keepdims=True) + (config.attention.norm_epsilon or config.norm.epsilon))
+            * scale
+        )
 
     c, source = latent("latent"), latent("query_latent") if attention.query_latent_dim else x
     k, v = (projected(name, c).reshape(len(x), H, K) for name in ("key", "value"))

@@ -1,8 +1,8 @@
 """Systems whose class only transformers 5 has, against that class: outputs and gradients, default
 settings, names and shapes of tensors, exported files, and generation with a cache.
 
-`make test-transformers5` runs these tests; where transformers 4 is installed the systems are compared with
-the stored outputs of their classes (`tests/interop/test_stored.py`).
+`make test-transformers5` runs these tests; where transformers 4 is installed the systems are compared
+with the stored outputs of their classes (`tests/interop/test_stored.py`).
 """
 
 import json
@@ -34,12 +34,17 @@ CHARACTERS = {"data.tokenizer.kind": "characters"}
 CLASSES = sorted({system.reference for system in OF_FIVE})
 by_name = pytest.mark.parametrize("system", OF_FIVE, ids=lambda system: system.name)
 # Layers of each kind, and few experts, which files hold one by one.
-FEW = {"OlmoHybridForCausalLM": {"num_hidden_layers": 4}, "KimiLinearForCausalLM": {"num_hidden_layers": 5, "num_local_experts": 8}}
+FEW = {
+    "OlmoHybridForCausalLM": {"num_hidden_layers": 4},
+    "KimiLinearForCausalLM": {"num_hidden_layers": 5, "num_local_experts": 8},
+}
 # Published sizes, with the settings that differ from the class's defaults.
 LAYERS = [layer for layer in range(1, 28) if layer % 4 == 0 or layer == 27]
 PUBLISHED = {
     "olmo-hybrid": {},
-    "kimi-linear": {"linear_attn_config": {"full_attn_layers": LAYERS, "kda_layers": sorted({*range(1, 28)} - {*LAYERS})}},
+    "kimi-linear": {
+        "linear_attn_config": {"full_attn_layers": LAYERS, "kda_layers": sorted({*range(1, 28)} - {*LAYERS})}
+    },
 }
 
 

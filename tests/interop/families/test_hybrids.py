@@ -1,14 +1,14 @@
-"""OLMo-hybrid and Kimi Linear: settings in both forms, and the tensors of files that transformers 5 has
-written, whose names and shapes differ from those of the published ones.
+"""OLMo-hybrid and Kimi Linear: settings in both forms, and the tensors of files that transformers 5
+has written, whose names and shapes differ from those of the published ones.
 """
 
 import numpy as np
 import pytest
 
 from tests.interop.published_settings import kimi_linear, kimi_linear_five, linear_attention, olmo_hybrid
+from tests.parity.harness import resolved
 from tests.support.checkpoints_of_others import OF_CLASSES, stored_tensors
 from tests.support.stored_outputs import read
-from tests.parity.harness import resolved
 from zoo.errors import ConfigError, DataError
 from zoo.interop import resolve_like
 from zoo.interop.model_weights import import_weights
@@ -43,7 +43,10 @@ def test_types_of_layers_precede_those_of_the_inner_dict():
     ("settings", "words"),
     [
         (kimi_linear(linear_attn_config=linear_attention(kda_layers=[1, 2])), "each of the 27 layers once"),
-        (kimi_linear(mlp_layer_types=["dense"]), "mlp_layer_types=.*expected dense or sparse for each of the 27 layers"),
+        (
+            kimi_linear(mlp_layer_types=["dense"]),
+            "mlp_layer_types=.*expected dense or sparse for each of the 27 layers",
+        ),
         (kimi_linear(num_expert_group=0), "n_group=0: expected at least one"),
         (kimi_linear(attention_bias=True), "attention_bias=True: without q_lora_rank"),
         (kimi_linear(hidden_act="gelu"), "hidden_act='gelu': the class applies it to the convolutions"),
@@ -56,7 +59,10 @@ def test_what_kimi_linear_cannot_express_is_refused_in_one_line(settings, words)
 
 
 def test_positions_of_olmo_hybrid_are_left_out_where_the_base_is_none():
-    for given in ({"rope_parameters": {"rope_theta": None, "rope_type": "default"}}, {"rope_parameters": None, "rope_theta": None}):
+    for given in (
+        {"rope_parameters": {"rope_theta": None, "rope_type": "default"}},
+        {"rope_parameters": None, "rope_theta": None},
+    ):
         found = model("OlmoHybridForCausalLM", olmo_hybrid(**given))
         assert found.layers.kinds.full.to_dict().get("position", {}) == {}
         assert found.position.kind == "none"
@@ -101,5 +107,5 @@ def test_a_file_with_both_names_of_a_norm_is_refused():
     system, tensors = OF_CLASSES["olmo-hybrid"], stored_tensors("olmo-hybrid")
     config = resolved(system, read("olmo-hybrid")[0]["config"])
     more = {"model.layers.1.feedforward_layer_norm.weight": tensors["model.layers.1.post_attention_layernorm.weight"]}
-    with pytest.raises(DataError, match="are both model.layers.1.post_attention_layernorm.weight"):
+    with pytest.raises(DataError, match=r"are both model\.layers\.1\.post_attention_layernorm\.weight"):
         import_weights(system.reference, config, tensors | more)

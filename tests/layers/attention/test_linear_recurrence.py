@@ -40,8 +40,18 @@ SMALL = {"model.attention.chunk_tokens": 4}
 SHARED = {"model.attention.key_heads": 2, "model.attention.value_dim": 3}
 LAYERS = {
     **{kind: {} for kind in KINDS},
-    "shared keys": {KIND: "gated_delta", "model.attention.negative_eigenvalues": True, "model.attention.norm_epsilon": 0.3, **SHARED},
-    "decays of elements, shared keys": {KIND: "kimi_delta", "model.attention.decay_rank": 5, "model.attention.gate_bias": False, **SHARED},
+    "shared keys": {
+        KIND: "gated_delta",
+        "model.attention.negative_eigenvalues": True,
+        "model.attention.norm_epsilon": 0.3,
+        **SHARED,
+    },
+    "decays of elements, shared keys": {
+        KIND: "kimi_delta",
+        "model.attention.decay_rank": 5,
+        "model.attention.gate_bias": False,
+        **SHARED,
+    },
     "without convolutions": {KIND: "delta", "model.attention.convolution_width": 0},
     "groups": {KIND: "mamba2", "model.attention.key_heads": 2},
     "a convolution of four tokens": {KIND: "gated_convolution", "model.attention.convolution_width": 4},

@@ -31,7 +31,9 @@ def configured(**more):
 
 LAYERS = {
     "": configured(),
-    "wide values, other ranks": configured(norm_epsilon=0.3, value_dim=6, decay_rank=2, rate_rank=3, value_rank=5, gate_rank=7),
+    "wide values, other ranks": configured(
+        norm_epsilon=0.3, value_dim=6, decay_rank=2, rate_rank=3, value_rank=5, gate_rank=7
+    ),
     "own values": configured(value_rank=0),
 }
 

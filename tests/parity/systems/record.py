@@ -6,9 +6,8 @@ from typing import Any
 
 from zoo.interop import Importer
 
-
-# The library of a class that came with version 5. The tests of parity run with version 4, so such a system
-# is compared with its class by tests/transformers5, and by default with the outputs that are stored.
+# The library of a class that came with version 5. The tests of parity run with version 4, so such a
+# system is compared with its class by tests/transformers5, and by default with its stored outputs.
 FIVE = "transformers 5"
 
 

@@ -120,7 +120,7 @@ def _check_placement_of_kind(flat: dict[str, Any], scope: str, changes: dict[str
     for value in (own, whole):
         if value not in able:
             yield (
-                f"{scoped(scope, path)}={own} cannot stand beside {path}={whole}: {value} has several residual streams, "
-                f"or no norm after the last block; both must be of {', '.join(able)}"
+                f"{scoped(scope, path)}={own} cannot stand beside {path}={whole}: {value} has several residual "
+                f"streams, or no norm after the last block; both must be of {', '.join(able)}"
             )
             return

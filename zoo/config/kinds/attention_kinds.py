@@ -337,8 +337,8 @@ ATTENTION_KINDS = KindTable(
                     "model.attention.rotary_dim",
                     AUTO,
                     int,
-                    "R, additional width of queries and keys, which RoPE rotates if there is RoPE (without it: Kimi Linear); "
-                    "all heads share this part of a key",
+                    "R, additional width of queries and keys, which RoPE rotates, if there is RoPE (Kimi Linear has "
+                    "none); all heads share this part of a key",
                     minimum=0,
                     auto="head_dim / 2 with RoPE, otherwise 0",
                     added=True,

@@ -198,8 +198,8 @@ def _norm(model: ResolvedConfig) -> Part:
 
 
 def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
-    """Returns the norm of a block, whose steps are those of the first kind of layers, with the placement
-    of each kind where they differ.
+    """Returns the norm of a block, whose steps are those of the first kind of layers, with the
+    placement of each kind where they differ.
     """
     placements = {name: each.norm.placement for name, each in kinds.items()}
     details = tuple(f"{name}: {placement}" for name, placement in placements.items())

@@ -32,8 +32,8 @@ class Importer:
         note: a line that the import prints and records.
         deviations: from a `config.json` to lines about settings that are deliberately read otherwise
             than some version of the class reads them, which the import prints and records.
-        arranged: (the config, tensors of a file) -> the same tensors under the names and in the shapes of
-            the rules, for a class whose files differ in them; the tensors are read one at a time.
+        arranged: (the config, tensors of a file) -> the same tensors under the names and in the shapes
+            of the rules, for a class whose files differ in them; they are read one at a time.
         custom_settings: settings that `zoo.interop.settings.equivalents.SETTINGS` lacks or defines
             differently.
     """

@@ -41,8 +41,9 @@ class LatentAttention(SoftmaxAttention):
     `attention.query_latent_dim` > 0 from Norm(x W_q) of r' elements. By default scale is
     1 / sqrt(K + R). As k_h is not rotated, q_h . (c W_k) = (q_h W_k^T) . c, and decoding needs no keys
     of single heads: the cache keeps c and k', r + R numbers for each token, which the H heads read as
-    in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE nothing
-    is rotated, and R is 0 unless it is given (Kimi Linear, Kimi Team 2025, has R = 64). Norm is an RMSNorm. With `attention.bias` the products with x and the output have a bias.
+    in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE
+    nothing is rotated, and R is 0 unless it is given (64 in Kimi Team 2025, Kimi Linear). Norm is an
+    RMSNorm. With `attention.bias` the products with x and the output have a bias.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

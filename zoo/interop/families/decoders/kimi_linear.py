@@ -58,7 +58,9 @@ ALIASES = {
     "num_experts_per_token": "num_experts_per_tok", "num_shared_experts": "n_shared_experts",
 }  # fmt: skip
 STATES = {
-    "head_dim": "linear_head_dim", "num_heads": "linear_num_heads", "short_conv_kernel_size": "linear_conv_kernel_dim"
+    "head_dim": "linear_head_dim",
+    "num_heads": "linear_num_heads",
+    "short_conv_kernel_size": "linear_conv_kernel_dim",
 }
 TYPES = {"linear_attention": "state", "full_attention": "full"}
 LAYER = "model.layers.{layer}"
@@ -81,7 +83,10 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     mixers = {"state": _kimi_delta(settings), "full": _latent(settings)}
     types = by_layer_type(settings, _layer_types(settings), TYPES)
     dense = _dense(settings)
-    sublayers = {"sparse": _experts(settings, not all(dense)), "dense": {name: fields[f"model.{name}"] for name in DENSE}}
+    sublayers = {
+        "sparse": _experts(settings, not all(dense)),
+        "dense": {name: fields[f"model.{name}"] for name in DENSE},
+    }
     # The kinds of layers say what these are.
     for name in (*(f"attention.{name}" for name in ("num_heads", "num_kv_heads", "head_dim", "bias")), *DENSE):
         fields.pop(f"model.{name}", None)
@@ -164,7 +169,7 @@ def _latent(settings: SettingsReader) -> dict[str, Any]:
 
 
 def _experts(settings: SettingsReader, mixed: bool) -> dict[str, Any]:
-    """Returns the fields of a layer with experts, which are checked if any layer has them (`mixed`)."""
+    """Returns the fields of a layer with experts, which are checked if any layer is `mixed`."""
     if mixed:
         check_choice(settings, "num_local_experts", settings["norm_topk_prob"])
         for name in ("n_group", "topk_group", "n_shared_experts"):
@@ -191,15 +196,15 @@ def rules(config: ResolvedConfig) -> Rules:
     """Returns the rules of KimiLinearForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
-        state, sparse, moe = config.attention.kind == "kimi_delta", config.ffn.kind == "moe", f"{LAYER}.block_sparse_moe"
+        state, sparse, moe = (
+            config.attention.kind == "kimi_delta",
+            config.ffn.kind == "moe",
+            f"{LAYER}.block_sparse_moe",
+        )
         return [
             *(rule for ours, theirs in NORMS["pre"].items() for rule in norm(ours, f"{LAYER}.{theirs}", config)),
             *(within("attention", _state_rules(config)) if state else latent_rules(config)),
-            *(
-                [*routed(config, moe, NUMBERED), *shared(config, f"{moe}.shared_experts")]
-                if sparse
-                else gated(config)
-            ),
+            *([*routed(config, moe, NUMBERED), *shared(config, f"{moe}.shared_experts")] if sparse else gated(config)),
         ]
 
     return [

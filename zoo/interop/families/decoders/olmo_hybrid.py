@@ -21,16 +21,7 @@ from zoo.interop.families.llama import COMMON, NORMS, common, gated, rope
 from zoo.interop.settings.equivalents import ConfigView, Setting, of_layers, rope_scaling
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import by_layer_type, layer_kind_fields, unpack_rope_parameters
-from zoo.interop.weights.mapping import (
-    Rule,
-    Rules,
-    TiedTensor,
-    convolutions,
-    layers,
-    linear,
-    norm,
-    within,
-)
+from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, convolutions, layers, linear, norm, within
 from zoo.interop.weights.tensor_names import RenamedTensors
 
 OLMO_HYBRID = {name: value for name, value in COMMON.items() if name != "head_dim"} | {
@@ -69,7 +60,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rotates(hf: Mapping[str, Any]) -> bool:
-    """Returns whether layers of attention rotate queries and keys: not if the base is given as None."""
+    """Returns whether layers of attention rotate queries and keys: not with a base of None."""
     parameters = hf.get("rope_parameters")
     given = parameters if isinstance(parameters, Mapping) and "rope_theta" in parameters else hf
     return given.get("rope_theta", COMMON["rope_theta"]) is not None
