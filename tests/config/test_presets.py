@@ -26,6 +26,7 @@ SIZE_FIELDS = {
     "model.attention.latent_dim",
     "model.attention.rotary_dim",
     "model.attention.query_latent_dim",
+    "model.attention.decay_rank",
     "model.dim",
     "model.num_layers",
     "mesh.fsdp",

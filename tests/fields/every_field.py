@@ -277,6 +277,8 @@ NEEDS = {
     "optimizer.weight_decay_schedule": {"optimizer.weight_decay": 0.1, "schedule.kind": "linear"},
 }
 OTHER_VALUES = {
+    # Kinds of layers may have it, unlike the last choice.
+    "model.norm.placement": "reordered",
     # The last kind without limits on the architecture.
     "model.attention.kind": "performer",
     "model.attention.latent_dim": 5,

@@ -42,8 +42,8 @@ class LatentAttention(SoftmaxAttention):
     1 / sqrt(K + R). As k_h is not rotated, q_h . (c W_k) = (q_h W_k^T) . c, and decoding needs no keys
     of single heads: the cache keeps c and k', r + R numbers for each token, which the H heads read as
     in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE
-    nothing is rotated, and R is 0 unless it is given (64 in Kimi Team 2025, Kimi Linear). Norm is an
-    RMSNorm. With `attention.bias` the products with x and the output have a bias.
+    nothing is rotated, and R is 0 unless it is given, as in Kimi Linear. Norm is an RMSNorm. With
+    `attention.bias` the products with x and the output have a bias.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

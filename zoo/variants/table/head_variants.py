@@ -138,6 +138,17 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     Variant(
+        "kda-gate-without-bias",
+        "attention",
+        {"model.attention.gate_bias": False},
+        needs={"model.attention.kind": "kimi_delta"},
+        equation=(
+            "y_h = RMSNorm(S_t^T q_t / sqrt(K)) * sigmoid(x W_1 W_2)_h, the output of Kimi Delta Attention without the "
+            "vector c in its gates, as in the published models."
+        ),
+        paper="Kimi Team 2025",
+    ),
+    Variant(
         "constant-lambda",
         "attention",
         {"model.attention.lambda_init": 0.8},
