@@ -178,7 +178,7 @@ NEEDS = {
     "model.attention.decay_rank": {"model.attention.kind": "gated_linear"},
     "model.attention.negative_eigenvalues": {"model.attention.kind": "delta"},
     "model.attention.gate_bias": {"model.attention.kind": "kimi_delta"},
-    "model.attention.norm_epsilon": {"model.attention.kind": "gated_delta"},
+    "model.attention.norm_epsilon": {"model.attention.kind": "latent"},
     "model.attention.rate_rank": {"model.attention.kind": "rwkv7"},
     "model.attention.value_rank": {"model.attention.kind": "rwkv7", "model.num_layers": 2},
     "model.attention.gate_rank": {"model.attention.kind": "rwkv7"},

@@ -179,7 +179,8 @@ ORDERED = (
 )
 # Fields of kinds of attention that cannot read an encoder's output.
 WITHOUT_CROSS = tuple(
-    f"model.attention.{name}" for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim")
+    f"model.attention.{name}"
+    for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim", "norm_epsilon")
 )
 # Of token ids without a tokenizer, the rows of these objectives lack the token between documents.
 STORED = ("data.token_dtype", "data.tokenizer.ids", "data.tokenizer.document_id")

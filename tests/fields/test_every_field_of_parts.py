@@ -35,7 +35,8 @@ KEYS = "model.attention.keys_from"
 FORGETTING = "model.attention.forget_bias"
 # Kinds of attention that cannot read an encoder's output.
 WITHOUT_CROSS = tuple(
-    f"model.attention.{name}" for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim")
+    f"model.attention.{name}"
+    for name in ("sigmoid_bias", "latent_dim", "rotary_dim", "query_latent_dim", "norm_epsilon")
 )
 TAPS = ("model.convolution.width", "model.convolution.places")
 # Of kinds of attention with a state, which read a row from left to right and no encoder's output.

@@ -165,7 +165,7 @@ def _scope(
         )
     width = small["model.attention.head_dim"]
     derived = {
-        "model.attention.scale": width**-0.5,
+        "model.attention.scale": (width + small.get("model.attention.rotary_dim", 0)) ** -0.5,
         "model.attention.features": max(1, int(width * math.log(width))),
         "model.position.max_length": size["length"],
         "model.ffn.hidden_dim": 4 * size["dim"],
@@ -288,6 +288,8 @@ def _state(seen: dict[str, Any], dim: int, heads: int, width: int, in_scope: boo
         changes[f"{at}value_dim"] = max(4, round(values / _head_dim(seen) * width / 4) * 4)
     if groups != AUTO:
         changes[f"{at}key_heads"] = max(1, heads * groups // seen[f"{at}num_heads"])
+    if (rank := seen[f"{at}decay_rank"]) != AUTO:
+        changes[f"{at}decay_rank"] = rank
     return {
         path: value if seen[path] != derived.get(path) else new[path] if in_scope else AUTO
         for path, value in changes.items()
