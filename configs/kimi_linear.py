@@ -3,7 +3,7 @@ attention without positions; a dense layer, then layers of 256 small experts and
 
     python train.py --config=configs/kimi_linear.py:tiny --workdir=runs/kimi_linear
 
-Sizes: 48b-a3b (49,122,675,072 parameters, of which ACTIVE are active); tiny and smoke for a CPU. The shape
+Sizes: 48b-a3b (49,122,675,072 parameters, 3,484,453,248 of them active); tiny and smoke for a CPU. The shape
 is that of the published file of Kimi-Linear-48B-A3B, in which the last layer is one of latent attention
 too. Its checkpoints have seen 5.7 trillion tokens. The optimizer, rate and schedule are those of
 DeepSeek-V3 (deepseek_v3.py), and rows of 4096 and 2048 of them in a batch are a choice made here.
