@@ -45,7 +45,7 @@ $(VENV5)/.ready: pyproject.toml constraints.txt .ci/constraints5
 	$(VENV5)/bin/python -m pip install --disable-pip-version-check --editable '.[test,transformers5]' --constraint $(VENV5)/constraints.txt
 	@touch $@
 
-test-transformers5: $(VENV5)/.ready  ## what transformers 5 writes is read as it is meant, in an environment of its own (installs PyTorch)
+test-transformers5: $(VENV5)/.ready  ## what transformers 5 writes is read as it is meant, and its own classes are compared, in an environment of its own (installs PyTorch)
 	PYTHONDONTWRITEBYTECODE= $(VENV5)/bin/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m transformers5 tests/transformers5
 
 $(VENV_TPU)/.ready-$(AOT): pyproject.toml constraints.txt

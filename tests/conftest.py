@@ -8,7 +8,8 @@ The groups of tests, by marker:
 * `promise` (`.ci/run`): the same statements in other combinations and other models, and whole runs,
   processes and training steps that guard a statement of the README.
 * `parity` (`.ci/run`): comparisons with other libraries.
-* `transformers5` (`make test-transformers5`): files of transformers 5, in an environment of its own.
+* `transformers5` (`make test-transformers5`): files of transformers 5 and the classes that only it
+  has, in an environment of its own.
 * `slow` (`make test-all`): cases that add numbers to a statement that a faster test makes, such as
   thousands of random configs, and long trainings.
 * `gpu`, `faults`: an accelerator; kills, signals and full disks (`make test-faults`).

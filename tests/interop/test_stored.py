@@ -43,6 +43,12 @@ def test_stored_outputs_match_the_list_of_systems():
     assert {path.stem for path in FOLDER.iterdir()} == {system.name for system in SYSTEMS}
 
 
+def test_stored_outputs_are_of_the_library_that_has_the_class():
+    libraries = {system.name: read(system.name)[0]["library"] for system in SYSTEMS}
+    of_five = {name for name, library in libraries.items() if library.startswith("transformers 5.")}
+    assert of_five == {system.name for system in SYSTEMS if system.library == FIVE}
+
+
 @one_of_each_architecture
 def test_outputs_and_gradients_match_the_stored_ones(system):
     about, outputs, gradients, batch = read(system.name)
