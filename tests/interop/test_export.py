@@ -139,6 +139,24 @@ def test_the_first_class_that_expresses_the_config_is_chosen(changes, class_name
     assert choose_class(model(**changes), None, None).class_name == class_name
 
 
+@pytest.mark.parametrize(
+    ("config", "class_name"),
+    [
+        (f"{name}:{size}", class_name)
+        for name, class_name in {
+            "deepseek_v3": "DeepseekV3ForCausalLM",
+            "kimi_linear": "KimiLinearForCausalLM",
+            "olmo_hybrid": "OlmoHybridForCausalLM",
+            "qwen3_next": "Qwen3NextForCausalLM",
+        }.items()
+        for size in ("smoke", "tiny")
+    ],
+)
+def test_small_presets_can_be_exported(config, class_name):
+    """A shared expert is as wide as some of the others, also in a preset that is made smaller."""
+    assert choose_class(configs.resolve(configs.load(config), 300), class_name, None).class_name == class_name
+
+
 def test_the_written_width_is_the_one_that_is_built():
     adjusted = {"model__ffn__match_parameters": True, "model__ffn__dim_multiplier": 1.3, "model__ffn__multiple_of": 40}
     # int(1.3 int(2 x 128 / 3)) = 110.

@@ -230,7 +230,7 @@ def _layers(
         # A width that is given is a multiple of `unit`.
         "model.ffn.multiple_of": max(1, round(multiple / seen["model.dim"] * size["dim"])) if hidden == AUTO else 1,
     }
-    changes |= _experts(seen, size) | _latents(seen, width)
+    changes |= _experts(seen, size, hidden) | _latents(seen, width)
     changes |= _state(seen, size["dim"], new_heads, width, scope != "model")
     changes |= _states_beside_heads(seen, new_heads, width)
     if seen["model.attention.kind"] == "performer":
@@ -238,20 +238,22 @@ def _layers(
     return changes | _position(seen, width, length)
 
 
-def _experts(seen: dict[str, Any], size: dict[str, int]) -> dict[str, Any]:
+def _experts(seen: dict[str, Any], size: dict[str, int], hidden: int | str) -> dict[str, Any]:
     """Returns the fields of experts at the new size: 8, or 4 where there are few, and at least two of
-    them for each token if there were.
+    them for each token if there were. A shared expert that is as wide as some of the others stays so.
     """
     if seen["model.ffn.kind"] not in FEED_FORWARD_KINDS.having("experts"):
         return {}
     given = {name: seen[f"{EXPERTS}.{name}"] for name in ("number", "per_token", "groups", "chosen_groups")}
     number, groups = min(given["number"], 8 if given["number"] > 8 else 4), min(given["groups"], 4)
+    shared, each = seen[f"{EXPERTS}.shared_dim"], seen["model.ffn.hidden_dim"]
+    whole = AUTO not in (each, hidden) and shared % each == 0
     changes = {
         "number": number,
         "per_token": max(min(given["per_token"], 2), round(given["per_token"] / given["number"] * number)),
         "groups": groups,
         "chosen_groups": max(1, round(given["chosen_groups"] / given["groups"] * groups)),
-        "shared_dim": -(-seen[f"{EXPERTS}.shared_dim"] * size["dim"] // seen["model.dim"]),
+        "shared_dim": shared // each * hidden if whole else -(-shared * size["dim"] // seen["model.dim"]),
     }
     return {f"{EXPERTS}.{name}": value for name, value in changes.items()}
 

@@ -83,14 +83,15 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     mixers = {"state": _kimi_delta(settings), "full": _latent(settings)}
     types = by_layer_type(settings, _layer_types(settings), TYPES)
     dense = _dense(settings)
-    sublayers = {
-        "sparse": _experts(settings, not all(dense)),
-        "dense": {name: fields[f"model.{name}"] for name in DENSE},
-    }
+    experts = _experts(settings, not all(dense))
+    sublayers = {"sparse": {}, "dense": {name: fields[f"model.{name}"] for name in DENSE}}
     # The kinds of layers say what these are.
     for name in (*(f"attention.{name}" for name in ("num_heads", "num_kv_heads", "head_dim", "bias")), *DENSE):
         fields.pop(f"model.{name}", None)
     mixers["full"]["attention.bias"] = bias
+    # Dense layers among others have these fields too, as configs written for zoo have them.
+    if not all(dense):
+        fields |= {f"model.{path}": value for path, value in experts.items()}
     described = []
     for mixer, alone in zip(types, dense, strict=False):
         ffn = "dense" if alone else "sparse"
