@@ -151,10 +151,7 @@ def test_every_size_gives_a_valid_plan(spec):
     # Data that need no network: Python's standard library, or synthetic documents.
     data = plan.arms[0].config.data
     sources = [entry.partition("*")[2] for entry in data.mixture] or [data.source]
-    tracking = ["synthetic"] * len(data.mixture)
-    offline = {"split_digits": ["stdlib", "synthetic"], "state_tracking": tracking}
-    offline = offline.get(name, ["synthetic" if "recall" in name else "stdlib"])
-    assert [source.partition(":")[0] for source in sources] == offline
+    assert {source.partition(":")[0] for source in sources} <= {"stdlib", "synthetic"}
 
 
 @pytest.mark.promise(reason="hundreds of experiments are loaded")

@@ -17,7 +17,17 @@ from zoo.config import ResolvedConfig, side
 from zoo.interop.settings.equivalents import positions
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, Transform, layers, linear, norm
+from zoo.interop.weights.mapping import (
+    IgnoredTensors,
+    Rule,
+    Rules,
+    TiedTensor,
+    Transform,
+    layers,
+    linear,
+    norm,
+    output_head,
+)
 
 BART = {
     "vocab_size": 50265, "max_position_embeddings": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096,
@@ -179,7 +189,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule(table, ("embedding",)),
         *side_rules("encoder"),
         *side_rules("decoder"),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
         Rule("final_logits_bias", ("head/bias",), ROW),
     ]
 

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import Rule, Rules, fused_linear, layers, linear, norm, output_head
 
 BLOOM = {
     "vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5,
@@ -77,7 +77,7 @@ def rules(config: ResolvedConfig) -> Rules:
         *norm("embedding_norm", "transformer.word_embeddings_layernorm", config),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
     ]
 
 

@@ -11,7 +11,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import activation
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, fused_linear, layers, linear, norm, output_head
 
 GPT1 = {
     "vocab_size": 40478, "n_positions": 512, "n_embd": 768, "n_layer": 12, "n_head": 12, "afn": "gelu",
@@ -107,7 +107,7 @@ def rules(config: ResolvedConfig, tokens: str, positions: str) -> Rules:
         Rule(f"transformer.{positions}.weight", ("position/table",)),
         *layers(config, layer),
         *(norm("final_norm", "transformer.ln_f", config) if config.norm.placement == "pre" else ()),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
         # The causal mask, and in GPT-1 the position numbers.
         IgnoredTensors(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
         IgnoredTensors(r"transformer\.position_ids"),

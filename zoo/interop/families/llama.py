@@ -25,7 +25,7 @@ from zoo.interop.settings.shared_settings import (
     unpack_rope_parameters,
     window_layers,
 )
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, layers, linear, norm, output_head
 
 COMMON = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -289,9 +289,7 @@ def rules(
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
         IgnoredTensors(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"),
     ]
 

@@ -12,7 +12,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import ConfigView, scales_scores
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import Rule, Rules, fused_linear, layers, linear, norm, output_head
 
 MPT = {
     "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "expansion_ratio": 4, "resid_pdrop": 0.0,
@@ -101,7 +101,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule(table, ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.norm_f", config),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
     ]
 
 

@@ -11,7 +11,17 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings, rope_fields, rotated_fraction, unpack_rope_parameters
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import (
+    IgnoredTensors,
+    Rule,
+    Rules,
+    TiedTensor,
+    fused_linear,
+    layers,
+    linear,
+    norm,
+    output_head,
+)
 
 NEOX = {
     "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
@@ -161,9 +171,7 @@ def gptj_rules(config: ResolvedConfig) -> Rules:
         Rule("transformer.wte.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        TiedTensor("lm_head.weight", "transformer.wte.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "transformer.wte.weight"),
         Rule("lm_head.bias", ("head/bias",)),
         IgnoredTensors(r"transformer\.h\.\d+\.attn\.(bias|masked_bias|embed_positions)"),
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rope_fields, rotated_fraction, unpack_rope_parameters
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, layers, linear, norm
+from zoo.interop.weights.mapping import Rule, Rules, layers, linear, norm, output_head
 
 PHI = {
     "vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24,
@@ -77,9 +77,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.final_layernorm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
         Rule("lm_head.bias", ("head/bias",)),
     ]
 

@@ -18,7 +18,7 @@ from zoo.config import GATED, ResolvedConfig, side
 from zoo.interop.settings.equivalents import activation, given_tie
 from zoo.interop.settings.importer import ACTIVATIONS, GATED_ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, layers, linear, norm, output_head
 
 T5 = {
     "vocab_size": 32128, "d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_decoder_layers": None,
@@ -153,9 +153,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("shared.weight", ("embedding",)),
         *_side_rules(side(config, "encoder"), "encoder", "encoder/"),
         *_side_rules(side(config, "decoder"), "decoder", "decoder/"),
-        TiedTensor("lm_head.weight", "shared.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "shared.weight"),
         # The first checkpoints contain a table for cross-attention that nothing reads.
         IgnoredTensors(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
     ]

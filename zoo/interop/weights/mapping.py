@@ -223,6 +223,15 @@ def norm(path: str, name: str, config: ResolvedConfig) -> list[Rule]:
     return rules + [Rule(f"{name}.bias", (f"{path}/bias",))] * (config.norm.bias and shifted)
 
 
+def output_head(config: ResolvedConfig, table: str) -> Rule | TiedTensor:
+    """Returns the rule of `lm_head.weight`, the matrix of the scores, which may be tied to the tensor
+    `table` of the embedding.
+    """
+    if config.tie_embeddings:
+        return TiedTensor("lm_head.weight", table)
+    return Rule("lm_head.weight", ("head/weights",))
+
+
 def within(path: str, rules: Sequence[Rule]) -> list[Rule]:
     """Returns rules with all parameters inside the module `path`."""
     return [replace(rule, paths=tuple(f"{path}/{own}" for own in rule.paths)) for rule in rules]

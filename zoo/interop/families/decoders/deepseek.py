@@ -38,13 +38,13 @@ from zoo.interop.weights.mapping import (
     IgnoredTensors,
     Rule,
     Rules,
-    TiedTensor,
     ZeroParameters,
     fused,
     fused_linear,
     layers,
     linear,
     norm,
+    output_head,
 )
 
 BOTH = {name: value for name, value in COMMON.items() if name != "head_dim"} | {
@@ -206,24 +206,22 @@ def deepseek_rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, _layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
         IgnoredTensors(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"),
         # The module that predicts later tokens is numbered like a layer.
         IgnoredTensors(rf"model\.layers\.{config.num_layers}\..*"),
     ]
 
 
-def biases_of_the_choice(config: ResolvedConfig) -> Rules:
+def biases_of_the_choice(config: ResolvedConfig, at: str = "mlp") -> Rules:
     """Returns the rules of the biases of V3's experts, and of the counts behind them, which are 0
-    after an update.
+    after an update; `at` is the name of a layer with experts.
     """
 
     def layer(config: ResolvedConfig) -> Rules:
         if config.ffn.kind != "moe":
             return []
-        name = "model.layers.{layer}.mlp.gate.e_score_correction_bias"
+        name = f"model.layers.{{layer}}.{at}.gate.e_score_correction_bias"
         return [Rule(name, ("ffn/choice_bias",)), ZeroParameters(("ffn/sent",))]
 
     return layers(config, layer)

@@ -14,7 +14,7 @@ from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import hidden_dim
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rename_settings, rope_fields, unpack_rope_parameters
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, fused_linear, layers, linear, norm, output_head
 
 FALCON = {
     "vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
@@ -127,7 +127,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule(table, ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "transformer.ln_f", config),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
         IgnoredTensors(r"transformer\.(h\.\d+\.self_attention\.)?rotary_emb\.inv_freq"),
     ]
 

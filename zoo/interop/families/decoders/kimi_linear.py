@@ -8,11 +8,12 @@ layers with experts, `block_sparse_moe`, which `arranged` undoes.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from zoo.config import ResolvedConfig
 from zoo.config.kinds.expert_kinds import PUBLISHED_BIAS_RATE
-from zoo.interop.families.decoders.deepseek import LATENT_EPSILON, MIXED, latent_rules
+from zoo.interop.families.decoders.deepseek import LATENT_EPSILON, MIXED, biases_of_the_choice, latent_rules
 from zoo.interop.families.decoders.mixtures import (
     EXPERTS,
     NUMBERED,
@@ -28,18 +29,7 @@ from zoo.interop.families.llama import NORMS, common, gated
 from zoo.interop.settings.equivalents import ConfigView, Setting, of_layers
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import by_layer_type, layer_kind_fields, rename_settings
-from zoo.interop.weights.mapping import (
-    Rule,
-    Rules,
-    TiedTensor,
-    Transform,
-    ZeroParameters,
-    convolutions,
-    layers,
-    linear,
-    norm,
-    within,
-)
+from zoo.interop.weights.mapping import Rule, Rules, Transform, convolutions, layers, linear, norm, output_head, within
 from zoo.interop.weights.tensor_names import RenamedTensors
 
 KIMI_LINEAR = {
@@ -197,11 +187,8 @@ def rules(config: ResolvedConfig) -> Rules:
     """Returns the rules of KimiLinearForCausalLM."""
 
     def layer(config: ResolvedConfig) -> Rules:
-        state, sparse, moe = (
-            config.attention.kind == "kimi_delta",
-            config.ffn.kind == "moe",
-            f"{LAYER}.block_sparse_moe",
-        )
+        state, sparse = config.attention.kind == "kimi_delta", config.ffn.kind == "moe"
+        moe = f"{LAYER}.block_sparse_moe"
         return [
             *(rule for ours, theirs in NORMS["pre"].items() for rule in norm(ours, f"{LAYER}.{theirs}", config)),
             *(within("attention", _state_rules(config)) if state else latent_rules(config)),
@@ -212,9 +199,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
     ]
 
 
@@ -231,20 +216,6 @@ def _state_rules(config: ResolvedConfig) -> list[Rule]:
         Rule(f"{at}dt_bias", ("step/bias",)),
         Rule(f"{at}o_norm.weight", ("scale",)),
     ]
-
-
-def biases_of_the_choice(config: ResolvedConfig) -> Rules:
-    """Returns the rules of the biases of the experts, and of the counts behind them, which are 0 after
-    an update.
-    """
-
-    def layer(config: ResolvedConfig) -> Rules:
-        if config.ffn.kind != "moe":
-            return []
-        name = f"{LAYER}.block_sparse_moe.gate.e_score_correction_bias"
-        return [Rule(name, ("ffn/choice_bias",)), ZeroParameters(("ffn/sent",))]
-
-    return layers(config, layer)
 
 
 def arranged(view: ConfigView, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -298,7 +269,7 @@ CLASSES = {
         read_config,
         rules,
         KIMI_LINEAR,
-        statistics=biases_of_the_choice,
+        statistics=partial(biases_of_the_choice, at="block_sparse_moe"),
         model_type="kimi_linear",
         prefix="model",
         # The names of files take precedence where there are both.

@@ -20,12 +20,12 @@ from zoo.interop.settings.shared_settings import (
 from zoo.interop.weights.mapping import (
     Rule,
     Rules,
-    TiedTensor,
     convolutions,
     fused_linear,
     layers,
     linear,
     norm,
+    output_head,
     within,
 )
 
@@ -124,9 +124,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.embedding_norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
     ]
 
 

@@ -15,12 +15,12 @@ from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.weights.mapping import (
     Rule,
     Rules,
-    TiedTensor,
     convolutions,
     fused_linear,
     layers,
     linear,
     norm,
+    output_head,
     within,
 )
 
@@ -101,9 +101,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("backbone.embeddings.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "backbone.norm_f", config),
-        TiedTensor("lm_head.weight", "backbone.embeddings.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "backbone.embeddings.weight"),
     ]
 
 

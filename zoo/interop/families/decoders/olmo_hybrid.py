@@ -21,7 +21,7 @@ from zoo.interop.families.llama import COMMON, NORMS, common, gated, rope
 from zoo.interop.settings.equivalents import ConfigView, Setting, of_layers, rope_scaling
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import by_layer_type, layer_kind_fields, unpack_rope_parameters
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, convolutions, layers, linear, norm, within
+from zoo.interop.weights.mapping import Rule, Rules, convolutions, layers, linear, norm, output_head, within
 from zoo.interop.weights.tensor_names import RenamedTensors
 
 OLMO_HYBRID = {name: value for name, value in COMMON.items() if name != "head_dim"} | {
@@ -125,9 +125,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
     ]
 
 

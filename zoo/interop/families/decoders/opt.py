@@ -11,7 +11,7 @@ from typing import Any
 from zoo.config import ResolvedConfig
 from zoo.interop.settings.equivalents import positions
 from zoo.interop.settings.importer import ACTIVATIONS, Importer, SettingsReader
-from zoo.interop.weights.mapping import Rule, Rules, TiedTensor, layers, linear, norm
+from zoo.interop.weights.mapping import Rule, Rules, layers, linear, norm, output_head
 
 OPT = {
     "vocab_size": 50272, "hidden_size": 768, "num_hidden_layers": 12, "ffn_dim": 3072, "max_position_embeddings": 2048,
@@ -89,7 +89,7 @@ def rules(config: ResolvedConfig) -> Rules:
         *layers(config, layer),
         *(norm("final_norm", "model.decoder.final_layer_norm", config) if config.norm.placement == "pre" else ()),
         *(linear("head/dense", "model.decoder.project_out", bias=False) if config.embedding.dim else ()),
-        TiedTensor("lm_head.weight", table) if config.tie_embeddings else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, table),
     ]
 
 

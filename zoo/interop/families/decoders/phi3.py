@@ -13,7 +13,7 @@ from zoo.interop.families.llama import COMMON, common, rope
 from zoo.interop.settings.equivalents import ConfigView, positions, rope_scaling
 from zoo.interop.settings.importer import Importer, SettingsReader
 from zoo.interop.settings.shared_settings import rotated_fraction, unpack_rope_parameters
-from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, TiedTensor, fused_linear, layers, linear, norm
+from zoo.interop.weights.mapping import IgnoredTensors, Rule, Rules, fused_linear, layers, linear, norm, output_head
 
 PHI3 = {name: value for name, value in COMMON.items() if name not in ("attention_bias", "head_dim")} | {
     "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "rms_norm_eps": 1e-5, "resid_pdrop": 0.0,
@@ -96,9 +96,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
         IgnoredTensors(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq"),
     ]
 

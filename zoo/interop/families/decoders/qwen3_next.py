@@ -25,13 +25,13 @@ from zoo.interop.weights.mapping import (
     IgnoredTensors,
     Rule,
     Rules,
-    TiedTensor,
     convolutions,
     fused,
     fused_linear,
     layers,
     linear,
     norm,
+    output_head,
     within,
 )
 
@@ -177,9 +177,7 @@ def rules(config: ResolvedConfig) -> Rules:
         Rule("model.embed_tokens.weight", ("embedding",)),
         *layers(config, layer),
         *norm("final_norm", "model.norm", config),
-        TiedTensor("lm_head.weight", "model.embed_tokens.weight")
-        if config.tie_embeddings
-        else Rule("lm_head.weight", ("head/weights",)),
+        output_head(config, "model.embed_tokens.weight"),
         IgnoredTensors(r"mtp\..*"),
     ]
 
