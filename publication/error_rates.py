@@ -16,11 +16,10 @@ from zoo.files import write_atomic
 from zoo.lab.declarations import Tune
 from zoo.lab.planning.tuning_search import search_state
 from zoo.lab.results.tuning_grid import tuned_value
-from zoo.lab.results.tuning_misfit import MISFIT_LEVEL
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.lab.statistics.simulation import HOLDS, REFUTED, UNDECIDED, SimulatedNoise, outcomes, sequential_outcomes
-from zoo.lab.statistics.tuning_curve import misfit_p
+from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, misfit_p
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SWEEPS = 20_000

@@ -24,13 +24,16 @@ def test_arms_with_one_distribution_are_told_apart_in_at_most_6_percent_of_sweep
     assert max(float(row[f"{seeds} seeds"]) for row in tuned for seeds in (3, 6, 10)) <= 6
 
 
-def test_curves_are_named_where_they_are_no_parabola():
-    of_normal = {row["noise"]: [] for row in rows_of("error_rates_tuned") if row["noise"].startswith("normal")}
-    for row in rows_of("error_rates_tuned"):
-        of_normal.get(row["noise"], []).append(float(row["named"]))
-    parabolas, breaking = of_normal.values()
-    assert max(parabolas) <= 5
-    assert min(breaking) > max(parabolas)
+def test_an_arm_that_breaks_down_is_tuned_almost_as_well_as_one_that_does_not():
+    steady, breaking = (
+        [row for row in rows_of("error_rates_tuned") if row["noise"] == noise]
+        for noise in ("normal", "normal, one arm breaks down")
+    )
+    for without, row in zip(steady, breaking, strict=True):
+        assert row["curvature"] == without["curvature"]
+        assert float(row["named"]) <= 5
+        # Means of both arms, in nats; a fit through all near values loses 0.0005 more where it is flat.
+        assert float(row["regret"]) <= float(without["regret"]) + 0.0003
 
 
 def test_arms_of_which_only_the_means_agree_are_told_apart_in_at_most_8_percent_from_six_seeds_on():

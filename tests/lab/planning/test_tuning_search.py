@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from zoo.lab.experiment import Tune
@@ -68,3 +69,43 @@ def test_values_have_three_digits_and_integers_stay_integers():
     beta = Tune("optimizer.beta2", (0.9, 0.98), distance_to_one=True)
     assert [lattice_value(beta, 0.98, step) for step in (-1, 0, 1)] == [0.97, 0.98, pytest.approx(0.9867)]
     assert lattice_value(Tune("schedule.warmup_steps", (10, 100)), 10, 1) == 15
+
+
+def breaking_down(edge):
+    """A flat parabola with its minimum at 0.02, from which 0.1 is lost above `edge`."""
+    random = np.random.default_rng(5)
+    return lambda value, seed: (
+        1 + 0.012 * math.log(value / 0.02) ** 2 + 0.1 * (value > edge) + 0.01 * (seed - 1000) + 0.005 * random.normal()
+    )
+
+
+def test_a_rate_at_which_training_breaks_down_does_not_move_the_minimum():
+    tune = Tune(RATE, (0.0025, 0.00625, 0.015625, 0.0390625))
+    state, rounds = search(tune, breaking_down(0.045))
+    tried = sorted({value for trials in rounds[1:] for value in trials})
+    assert tried[-1] > 0.045, "the search did not reach the rate"
+    assert max(state.curve.values) < 0.045
+    assert state.curve.minimum == pytest.approx(0.02, rel=0.2)
+
+
+def test_the_search_leaves_a_rate_at_which_training_breaks_down():
+    # The four values around 0.003 reach beyond it, and three do not suffice for a curve.
+    tune, of_four = Tune(RATE, (0.001, 0.003, 0.01)), (0.00133, 0.002, 0.003, 0.0045)
+    random = np.random.default_rng(0)
+    state, rounds = search(
+        tune, lambda value, seed: 2 + 0.2 * math.log(value / 0.0025) ** 2 + (value > 0.004) + 0.01 * random.normal()
+    )
+    assert tuple(sorted(rounds[1])) == of_four
+    assert sorted({value for trials in rounds[2:] for value in trials}) == [0.000889]
+    assert max(state.curve.values) < 0.004
+    assert state.curve.minimum == pytest.approx(0.0025, rel=0.1)
+
+
+def test_an_arm_whose_runs_always_reject_the_curve_keeps_that_of_the_near_values():
+    def loss(value, seed):
+        step = round(math.log(value / 0.003) / math.log(1.5))
+        return parabola(0.004, 1.0)(value, seed) + 0.1 * (step % 2) + 1e-3 * math.sin(step * seed)
+
+    state, rounds = search(TUNE, loss)
+    assert state.curve.problem == ""
+    assert len({value for trials in rounds[1:] for value in trials}) == MOST_VALUES

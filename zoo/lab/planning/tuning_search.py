@@ -5,18 +5,31 @@
    v / 1.5, v, 1.5 v and 2.25 v, or v / 2.25, v / 1.5, v and 1.5 v, towards the better neighbour.
 3. A curve is fitted (`zoo.lab.statistics.tuning_curve`). If it does not bend, or its minimum lies
    outside the values, the lattice grows by one value on that side, up to ten values in all.
+4. If the runs reject the parabola, as where the values reach a rate at which training breaks down, it
+   is fitted to as many neighbours, the best value among them, as do not reject it. Without four of
+   them the lattice grows by one value on the side away from the largest loss, up to ten in all.
 
 Everything follows from the results so far, so an interrupted search continues, and no run is
 trained twice.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from zoo import config
 from zoo.lab.declarations import Tune
-from zoo.lab.statistics.tuning_curve import BOTH, HIGHER, LOWER, MIN_VALUES, TuningCurve, fit_tuning_curve
+from zoo.lab.statistics.tuning_curve import (
+    BOTH,
+    HIGHER,
+    LOWER,
+    MIN_VALUES,
+    MISFIT_LEVEL,
+    TuningCurve,
+    fit_tuning_curve,
+    misfit_p,
+)
 
 FACTOR = 1.5
 # An arm that has no curve with a minimum after this many values is reported as not tuned.
@@ -60,12 +73,12 @@ def search_state(tune: Tune, losses: Losses) -> SearchState:
         }
         if trials:
             return SearchState(trials)
-        curve = fit_tuning_curve(_near_best({value: losses[value] for value in wanted}), tune.distance_to_one)
-        if not curve.problem or high - low + 1 >= MOST_VALUES:
+        curve, side = _curve_near_best({value: losses[value] for value in wanted}, tune.distance_to_one)
+        if not side or high - low + 1 >= MOST_VALUES:
             return SearchState({}, curve)
-        if curve.extend in (LOWER, BOTH):
+        if side in (LOWER, BOTH):
             low -= 1
-        if curve.extend in (HIGHER, BOTH):
+        if side in (HIGHER, BOTH):
             high += 1
 
 
@@ -100,9 +113,36 @@ def _first_steps(scores: list[float]) -> tuple[int, int]:
     return (-1, MIN_VALUES - 2) if upward else (2 - MIN_VALUES, 1)
 
 
-def _near_best(losses: Losses) -> Losses:
-    """Returns the values within a few steps of the one with the lowest mean loss."""
+def _curve_near_best(losses: Losses, distance_to_one: bool) -> tuple[TuningCurve, str]:
+    """Fits the curve to the values near the best one; where their runs reject it, to other neighbours.
+
+    Returns:
+        The curve, and the side on which further values are needed; empty if none are. Without
+        neighbours that have a minimum and do not reject the curve, it is that of the near values.
+    """
     values = sorted(losses)
-    means = [sum(losses[value].values()) / len(losses[value]) for value in values]
+    means = _means(values, losses)
     best = means.index(min(means))
-    return {value: losses[value] for value in values[max(0, best - FITTED_STEPS) : best + FITTED_STEPS + 1]}
+    curve, p = _fit(values[max(0, best - FITTED_STEPS) : best + FITTED_STEPS + 1], losses, distance_to_one)
+    if curve.problem or not p < MISFIT_LEVEL:
+        return curve, curve.extend
+    finite = [value for value in values if all(map(math.isfinite, losses[value].values()))]
+    means = _means(finite, losses)
+    best, worst = (means.index(extreme(means)) for extreme in (min, max))
+    for count in range(min(len(finite), 2 * FITTED_STEPS + 1), MIN_VALUES - 1, -1):
+        starts = range(max(0, best - count + 1), min(best, len(finite) - count) + 1)
+        parts = [_fit(finite[start : start + count], losses, distance_to_one) for start in starts]
+        if described := [(p, part) for part, p in parts if not part.problem and not p < MISFIT_LEVEL]:
+            return max(described, key=itemgetter(0))[1], ""
+    return curve, LOWER if worst > best else HIGHER
+
+
+def _fit(values: Sequence[float], losses: Losses, distance_to_one: bool) -> tuple[TuningCurve, float]:
+    """Returns the curve of some values and the p value of its F test; NaN without a curve."""
+    curve = fit_tuning_curve({value: losses[value] for value in values}, distance_to_one)
+    fitted = {value: losses[value] for value in curve.values}
+    return curve, math.nan if curve.problem else misfit_p(fitted, distance_to_one)
+
+
+def _means(values: Sequence[float], losses: Losses) -> list[float]:
+    return [sum(losses[value].values()) / len(losses[value]) for value in values]

@@ -3,8 +3,10 @@
 The value that an arm is trained with is the minimum of a parabola, and the interval contains the
 error of this minimum if losses follow a parabola. Where the values that were fitted reach a rate at
 which training breaks down, they do not: the minimum moves away from the lowest runs, and the arm ends
-above its best loss by more than the expected regret. Verdicts hardly err more often for it
-(docs/comparisons.md), but the size of a difference is off.
+above its best loss by more than the expected regret. The search leaves such values out where it can
+(`zoo.lab.planning.tuning_search`); here are the arms where it could not, or that were tuned without
+this rule. Verdicts hardly err more often for it (docs/comparisons.md), but the size of a difference is
+off.
 """
 
 import math
@@ -18,10 +20,8 @@ from zoo.lab.planning.tuning_search import Losses
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid, parse_curve, tuning_entries
-from zoo.lab.statistics.tuning_curve import TuningCurve, misfit_p
+from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, TuningCurve, misfit_p
 
-# With two arms, a sweep whose losses follow parabolas has such a line in 2 % of cases.
-MISFIT_LEVEL = 0.01
 # Archived values have six digits.
 _SAME_VALUE = 1e-5
 

@@ -39,6 +39,9 @@ from scipy import special
 MIN_VALUES = 4
 # The curvature has to be this many standard errors above 0; below, its minimum could be anywhere.
 MIN_CURVATURE = 2.0
+# Runs whose F test has a smaller p reject the parabola. With two arms, a sweep whose losses follow
+# parabolas has one that is rejected in 2 % of cases.
+MISFIT_LEVEL = 0.01
 LOWER, HIGHER, BOTH = "lower", "higher", "both"
 
 
