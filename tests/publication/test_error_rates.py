@@ -32,7 +32,7 @@ def test_an_arm_that_breaks_down_is_tuned_almost_as_well_as_one_that_does_not():
     for without, row in zip(steady, breaking, strict=True):
         assert row["curvature"] == without["curvature"]
         assert float(row["named"]) <= 5
-        # Means of both arms, in nats; a fit through all near values loses 0.0005 more where it is flat.
+        # Means of both arms, in nats; a fit through all near values loses 0.0005 more where flat.
         assert float(row["regret"]) <= float(without["regret"]) + 0.0003
 
 
