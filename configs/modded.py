@@ -9,8 +9,8 @@ gated value embeddings in every other layer; an untied head with a soft cap of 3
 matrices, Adam everything else at rates of its own; the rate stays constant and then falls to 0 over the
 last 40 % of the steps.
 
-Sizes: small (393,717,192 parameters, of which 232 million are value embeddings, which cost no products)
-and medium (1,022,481,584); tiny and smoke for a CPU. The speedruns change from week to week
+Sizes: small (393,714,120 parameters, of which 232 million are value embeddings, which cost no products)
+and medium (1,022,475,440); tiny and smoke for a CPU. The speedruns change from week to week
 and this is none of them: windows that grow, skip connections between layers, a head that begins at 0
 and tricks of arithmetic are missing. Rates are those of late 2024; the steps are a round number.
 
@@ -50,6 +50,7 @@ def get_config(argument: str = "small"):
             "model.layers.kinds.plain.attention.kind": "softmax",
             "model.attention.bias": False,
             "model.attention.qk_norm": "head",
+            "model.attention.qk_norm_scale": False,
             "model.attention.scale": 0.12,
             "model.ffn.kind": "relu_squared",
             "model.ffn.bias": False,

@@ -177,6 +177,7 @@ NEEDS = {
     "model.attention.convolution_width": {"model.attention.kind": "gated_convolution"},
     "model.attention.decay_rank": {"model.attention.kind": "gated_linear"},
     "model.attention.negative_eigenvalues": {"model.attention.kind": "delta"},
+    "model.attention.qk_norm_scale": {"model.attention.qk_norm": "head"},
     "model.attention.gate_bias": {"model.attention.kind": "kimi_delta"},
     "model.attention.norm_epsilon": {"model.attention.kind": "latent"},
     "model.attention.rate_rank": {"model.attention.kind": "rwkv7"},

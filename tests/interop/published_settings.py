@@ -241,6 +241,15 @@ def olmo_hybrid(**more):
             "rope_parameters": {"rope_theta": None, "rope_type": "default"}} | more  # fmt: skip
 
 
+def nanochat(**more):
+    """The shape of nanochat-d32, as transformers 5 writes it."""
+    return {"vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 32,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 2048, "hidden_act": "relu2",
+            "attention_bias": False, "attention_dropout": 0.0, "rms_norm_eps": 1e-6, "initializer_range": 0.02,
+            "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}, "final_logit_softcapping": 15.0,
+            "tie_word_embeddings": False, "use_cache": True} | more  # fmt: skip
+
+
 FULL_OF_KIMI = [4, 8, 12, 16, 20, 24, 27]
 SIZES_OF_KIMI = {
     "hidden_act": "silu", "hidden_size": 2304, "initializer_range": 0.02, "intermediate_size": 9216, "kv_lora_rank": 512,
@@ -439,6 +448,10 @@ FILES: dict[str, Published] = {
     "an OLMo-hybrid that stretches nothing": refused(
         "OlmoHybridForCausalLM", "olmo_hybrid", olmo_hybrid(rope_parameters={"rope_theta": None, "rope_type": "linear", "factor": 2.0}),
         "without a rope_theta nothing is rotated"),
+    "karpathy/nanochat-d32": Published("NanoChatForCausalLM", "nanochat", nanochat()),
+    "a nanochat with stretched positions": refused(
+        "NanoChatForCausalLM", "nanochat", nanochat(rope_parameters={"rope_theta": 10000.0, "rope_type": "linear", "factor": 2.0}),
+        "the norm of queries and keys takes back what stretching sharpens"),
     "moonshotai/Kimi-Linear-48B-A3B-Instruct": Published("KimiLinearForCausalLM", "kimi_linear", kimi_linear()),
     "moonshotai/Kimi-Linear-48B-A3B-Instruct, saved again": Published(
         "KimiLinearForCausalLM", "kimi_linear", kimi_linear_five()),

@@ -146,6 +146,7 @@ def test_the_first_class_that_expresses_the_config_is_chosen(changes, class_name
         for name, class_name in {
             "deepseek_v3": "DeepseekV3ForCausalLM",
             "kimi_linear": "KimiLinearForCausalLM",
+            "nanochat": "NanoChatForCausalLM",
             "olmo_hybrid": "OlmoHybridForCausalLM",
             "qwen3_next": "Qwen3NextForCausalLM",
         }.items()

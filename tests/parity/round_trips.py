@@ -34,7 +34,7 @@ EVERY_CLASS = """
 is compared with its code in that version of its library: the outputs and gradients of systems above; the outputs alone; or the names,
 shapes and default settings, which are those of a class above with the same rules. The same three hold for `zoo export`, which writes all of them.
 Other models with experts, such as GLM-4.5, are refused with a line that names the experts. `make test-transformers5` reads what
-transformers 5 writes of every class that has a system, and compares the classes that only it has (KimiLinearForCausalLM,
+transformers 5 writes of every class that has a system, and compares the classes that only it has (KimiLinearForCausalLM, NanoChatForCausalLM,
 OlmoHybridForCausalLM) in the same ways as the others.
 
 | Class | Type | Compared | With |

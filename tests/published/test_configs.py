@@ -132,8 +132,11 @@ PUBLISHED = {
     "mt5:xl": 3_742_619_648,
     "mt5:xxl": 12_921_057_280,
     # A table of 50,257 x 768 for every other layer, the embedding and the head, beside the blocks.
-    "modded:small": 393_717_192,
-    "modded:medium": 1_022_481_584,
+    "modded:small": 393_714_120,
+    "modded:medium": 1_022_475_440,
+    "nanochat:d20": 560_988_160,
+    "nanochat:d26": 1_081_999_360,
+    "nanochat:d32": 1_879_048_192,
     "olmo2:1b": 1_484_916_736,
     "olmo2:7b": 7_298_617_344,
     "olmo2:13b": 13_716_198_400,

@@ -251,12 +251,14 @@ def head_norm(config, params, heads):
     if config.attention.qk_norm == "cosine":
         unit = heads / np.sqrt((heads**2).sum(axis=-1, keepdims=True))
         return unit * np.minimum(np.exp(params.get("log_factor", np.zeros(1))), 100)[:, None]
-    scale = params["scale"] + (1 if config.norm.unit_offset else 0)
-    if config.attention.qk_norm == "head_layernorm":
+    K, count, kind = heads.shape[2], heads.shape[1], config.attention.qk_norm
+    shape = {"head": (K,), "full": (count * K,), "head_layernorm": (count, K)}[kind]
+    scale = params["scale"] + (1 if config.norm.unit_offset else 0) if params else np.ones(shape)
+    if kind == "head_layernorm":
         # Of each head by itself, with a row of the scale [H, K].
         each = [layer_norm(heads[:, h], scale[h], 0.0, config.norm.epsilon) for h in range(heads.shape[1])]
         return np.stack(each, axis=1)
-    if config.attention.qk_norm == "head":
+    if kind == "head":
         return np.stack([rms_norm(heads[:, h], scale, config.norm.epsilon) for h in range(heads.shape[1])], axis=1)
     return rms_norm(heads.reshape(len(heads), -1), scale, config.norm.epsilon).reshape(heads.shape)
 

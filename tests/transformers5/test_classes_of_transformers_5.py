@@ -35,12 +35,20 @@ CLASSES = sorted({system.reference for system in OF_FIVE})
 by_name = pytest.mark.parametrize("system", OF_FIVE, ids=lambda system: system.name)
 # Layers of each kind, and few experts, which files hold one by one.
 FEW = {
+    "NanoChatForCausalLM": {"num_hidden_layers": 2},
     "OlmoHybridForCausalLM": {"num_hidden_layers": 4},
     "KimiLinearForCausalLM": {"num_hidden_layers": 5, "num_local_experts": 8},
 }
 # Published sizes, with the settings that differ from the class's defaults.
 LAYERS = [layer for layer in range(1, 28) if layer % 4 == 0 or layer == 27]
 PUBLISHED = {
+    "nanochat": {
+        "vocab_size": 65536,
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+        "num_hidden_layers": 20,
+        "num_attention_heads": 10,
+    },
     "olmo-hybrid": {},
     "kimi-linear": {
         "linear_attn_config": {"full_attn_layers": LAYERS, "kda_layers": sorted({*range(1, 28)} - {*LAYERS})}

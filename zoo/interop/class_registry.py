@@ -34,6 +34,7 @@ from zoo.interop.families.decoders import (
     lfm2,
     mamba2,
     mixtures,
+    nanochat,
     nemotron,
     olmo,
     olmo_hybrid,
@@ -48,8 +49,8 @@ from zoo.interop.settings.importer import Importer
 
 _FAMILIES = (bart, bert, albert, bloom, distilbert, electra, gpt, llama, gemma, roberta, modernbert, mpt, neox, phi,
              apertus, cohere, deepseek, exaone, falcon, glm, gpt_oss, granite, helium, kimi_linear, lfm2, mamba2,
-             mixtures, nemotron, olmo, olmo_hybrid, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5, bodies,
-             task_heads, decoder_task_heads)  # fmt: skip
+             mixtures, nanochat, nemotron, olmo, olmo_hybrid, opt, phi3, qwen3_next, stablelm, performer_pytorch, t5,
+             bodies, task_heads, decoder_task_heads)  # fmt: skip
 FAMILIES: dict[str, Importer] = {name: importer for family in _FAMILIES for name, importer in family.CLASSES.items()}
 
 

@@ -142,9 +142,9 @@ def test_flags_that_do_not_fit_are_refused(words, line, capsys):
     assert line in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["modded", "olmo3", "qwen3_next"])
+@pytest.mark.parametrize("name", ["modded", "nanochat", "olmo3", "qwen3_next"])
 @pytest.mark.parametrize("flag", ["--leave-one-out", "--add-one-in"])
-@pytest.mark.promise(reason="every arm of three recipes is planned, ten models each")
+@pytest.mark.promise(reason="every arm of four recipes is planned, ten models each")
 def test_shipped_groups_make_arms_that_can_be_trained(name, flag, capsys):
     groups = ROOT / "experiments" / "features" / f"{name}.toml"
     assert main(["run", flag, f"{name}:tiny", "--base", "gpt2:tiny", "--groups", str(groups), "--dry-run"]) == 0

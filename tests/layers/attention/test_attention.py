@@ -42,6 +42,8 @@ LAYERS = {
         "model.attention.window": 3, "model.attention.dilations": (1, 1, 2, 2), "model.attention.global_tokens": 1,
         "model.attention.num_query_heads": 2, "model.attention.global_projections": True},
     "head norms": {"model.attention.qk_norm": "head", "model.attention.num_kv_heads": 2, "model.norm.epsilon": 1e-2},
+    "head norms without scales": {"model.attention.qk_norm": "head", "model.attention.qk_norm_scale": False, "model.norm.epsilon": 1e-2},
+    "layer norms of heads without scales": {"model.attention.qk_norm": "head_layernorm", "model.attention.qk_norm_scale": False},
     "full norms, unit offset": FULL | {"model.attention.num_kv_heads": 2},
     "cap and sinks": {"model.attention.softcap": 1.5, "model.attention.sinks": True},
     "encoder": ENCODER,

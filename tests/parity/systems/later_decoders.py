@@ -1,9 +1,9 @@
 """Decoders of 2022 and later with a class of their own: OPT, Falcon, StableLM, OLMo, Phi-3, Command R,
-Nemotron, Granite.
+Nemotron, Granite, nanochat.
 """
 
 from tests.parity.systems.decoders import LLAMA, D, F, L, V
-from tests.parity.systems.record import Published, System
+from tests.parity.systems.record import FIVE, Published, System
 
 IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 NO_EPSILON = {name: value for name, value in LLAMA.items() if name != "rms_norm_eps"} | IDS
@@ -68,4 +68,10 @@ LATER_DECODERS = (
     System("olmo", "LayerNorm without parameters, clipped queries, keys and values", "OlmoForCausalLM",
            NO_EPSILON | {"clip_qkv": 0.7}, published=(
                Published("configs/olmo.py:1b", 1_176_764_416), Published("configs/olmo.py:7b", 6_888_095_744))),
+    System("nanochat", "norms without factors, of the embedding, queries and keys too; heads turned the other way, squared ReLU, softcap",
+           "NanoChatForCausalLM", LLAMA | IDS | {"final_logit_softcapping": 2.0}, library=FIVE, published=(
+               Published("configs/nanochat.py:d20", 560_988_160), Published("configs/nanochat.py:d32", 1_879_048_192))),
+    System("nanochat-biases", "one head of keys and values, biases in attention, no softcap", "NanoChatForCausalLM", LLAMA | IDS | {
+        "num_key_value_heads": 1, "attention_bias": True, "final_logit_softcapping": None,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, library=FIVE),
 )  # fmt: skip

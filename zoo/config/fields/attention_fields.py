@@ -104,6 +104,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         when=ATTENTION_KINDS.when("heads"),
     ),
     Field(
+        "model.attention.qk_norm_scale",
+        True,
+        bool,
+        "the norms of queries and keys have a learned scale",
+        when=("model.attention.qk_norm", ("head", "full", "head_layernorm")),
+        added=True,
+    ),
+    Field(
         "model.attention.clip",
         0.0,
         float,

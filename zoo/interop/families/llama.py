@@ -267,7 +267,7 @@ def rules(
 
     def layer(config: ResolvedConfig) -> Rules:
         at, attention = "model.layers.{layer}", config.attention
-        qk_norms = ("query", "key") if attention.qk_norm != "none" else ()
+        qk_norms = ("query", "key") if attention.qk_norm != "none" and attention.qk_norm_scale else ()
         lambdas = LAMBDAS if attention.kind == "differential" else ()
         return [
             *(rule for ours, theirs in norms.items() for rule in norm(ours, f"{at}.{theirs}", config)),

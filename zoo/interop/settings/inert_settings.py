@@ -51,6 +51,7 @@ LLAMAS = (
     "glm4",
     "helium",
     "olmo_hybrid",
+    "nanochat",
     *MIXTURES,
     "deepseek_v2",
     "deepseek_v3",

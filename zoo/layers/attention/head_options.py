@@ -14,12 +14,25 @@ from zoo.layers.norm import layer_norm, rms_norm, unit_vectors
 from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
 
 
+def _scale(config: ResolvedConfig, shape: tuple[int, ...], axes: tuple[None, ...]) -> nnx.Param | None:
+    if not config.attention.qk_norm_scale:
+        return None
+    return parameter(shape, axes, zeros if config.norm.unit_offset else ones, "vector")
+
+
+def _applied(scale: nnx.Param | None, unit_offset: bool) -> Array | None:
+    if scale is None:
+        return None
+    return 1 + scale[...] if unit_offset else scale[...]
+
+
 class HeadNorm(nnx.Module):
     """q = q / sqrt(mean(q^2) + epsilon) * scale, and the same for k, before rotation (Henry et al.
     2020; Dehghani et al. 2023).
 
     "head" takes the mean over the K values of each head, with one scale [K] for all heads; "full"
-    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is.
+    over the values of all heads, with a scale [H K]. It is an RMSNorm whatever `norm.kind` is. Without
+    `attention.qk_norm_scale` there is no scale (Karpathy 2025, nanochat).
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
@@ -29,11 +42,12 @@ class HeadNorm(nnx.Module):
             config.norm.epsilon,
             config.norm.unit_offset,
         )
-        self.scale = parameter((heads * K if self.full else K,), (None,), zeros if self.unit_offset else ones)
+        shape = (heads * K if self.full else K,)
+        self.scale = _scale(config, shape, (None,))
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Normalises queries or keys."""
-        scale = 1 + self.scale[...] if self.unit_offset else self.scale[...]
+        scale = _applied(self.scale, self.unit_offset)
         if not self.full:
             return rms_norm(x, scale, self.epsilon)
         return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
@@ -44,17 +58,17 @@ class HeadLayerNorm(nnx.Module):
     rotation (Dehghani et al. 2023; Bellagente et al. 2024, StableLM 2).
 
     Mean and variance are those of the K values of a head, and each head has its own scale [K]. There
-    is no bias, and it is a LayerNorm whatever `norm.kind` is.
+    is no bias, and it is a LayerNorm whatever `norm.kind` is. Without `attention.qk_norm_scale` there
+    is no scale.
     """
 
     def __init__(self, config: ResolvedConfig, heads: int):
         self.epsilon, self.unit_offset = config.norm.epsilon, config.norm.unit_offset
-        shape = (heads, config.attention.head_dim)
-        self.scale = parameter(shape, (None, None), zeros if self.unit_offset else ones, "vector")
+        self.scale = _scale(config, (heads, config.attention.head_dim), (None, None))
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Normalises queries or keys."""
-        return layer_norm(x, 1 + self.scale[...] if self.unit_offset else self.scale[...], None, self.epsilon)
+        return layer_norm(x, _applied(self.scale, self.unit_offset), None, self.epsilon)
 
 
 class CosineNorm(nnx.Module):

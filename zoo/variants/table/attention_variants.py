@@ -250,6 +250,18 @@ ATTENTION_VARIANTS: tuple[Variant, ...] = (
         picture="architecture",
     ),
     Variant(
+        "qk-norm-without-scale",
+        "attention",
+        {"model.attention.qk_norm_scale": False},
+        needs={"model.attention.qk_norm": "head"},
+        source="zoo.layers.attention.head_options:HeadNorm",
+        equation=(
+            "q_h = q_h / sqrt(mean(q_h^2) + epsilon), and the same for k: the norm of queries and keys without learned "
+            "scales. The dot product of q_h and k_h is at most K, and a rotation before or after the norm is the same."
+        ),
+        paper="Jordan et al. 2024, modded-nanogpt; Karpathy 2025, nanochat",
+    ),
+    Variant(
         "qk-norm-full",
         "attention",
         {"model.attention.qk_norm": "full"},
