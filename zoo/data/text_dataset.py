@@ -139,7 +139,12 @@ class TextDataset(UnlabelledDataset):
         else:
             found["parts"] = [{"weight": part.weight} | record for part, record in zip(self.parts, parts, strict=True)]
         texts = [part.source for part in self.parts] + ([self.held_out.documents] if self.held_out else [])
-        if warnings := [*(line for text in texts for line in text.warnings), *self._shared()]:
+        copies = [] if self.held_out else [part.source for part in self.parts if isinstance(part.source, Documents)]
+        if warnings := [
+            *(line for text in texts for line in text.warnings),
+            *(line for text in copies for line in text.copies),
+            *self._shared(),
+        ]:
             found["warnings"] = warnings
         if not self.held_out:
             return found

@@ -140,6 +140,15 @@ def test_a_document_that_one_source_holds_out_and_another_trains_on_is_counted(t
     assert line.startswith(f"{shared} of {len(held_out)} held-out documents are also training documents")
 
 
+def test_parts_of_which_most_documents_are_copies_are_named_where_a_share_is_held_out(tmp_path):
+    few = ("1*synthetic:permutations;length=1;documents=300", "1*synthetic:permutations;length=8;documents=300")
+    (line,) = dataset(few).summary()["warnings"]
+    assert "(length 1," in line
+    assert "of the 300 documents 10 are different" in line
+    (tmp_path / "held_out.txt").write_text("abc=1\n")
+    assert "warnings" not in dataset(few, held_out=f"text:{tmp_path}/held_out.txt").summary()
+
+
 def test_bad_entries_are_reported_in_one_line_each(parts):
     bad = (
         "text:a.txt",

@@ -389,3 +389,10 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "latin").write_bytes(b"a\n\xe9\n")
     with pytest.raises(DataError, match=r"--prompts .*latin is not UTF-8: line 2"):
         read_lines(tmp_path / "latin", "--prompts")
+
+
+def test_documents_that_are_mostly_copies_are_named():
+    # There are ten swaps of two of five places, and ten million of eight of them.
+    (line,) = read("synthetic:permutations,length=1,documents=100,symbols=5").copies
+    assert "of the 100 documents 10 are different, and equal ones are held out together" in line
+    assert not read("synthetic:permutations,length=8,documents=100,symbols=5").copies

@@ -16,6 +16,8 @@ from zoo.errors import ConfigError, DataError, listed
 
 # From this many documents on, validation consists of whole documents.
 _WHOLE_DOCUMENTS_FROM = 20
+# So many copies of each document, in the mean, make held-out documents unlike those of training.
+_COPIES = 2
 # Text of fewer documents is clustered by blocks of lines: a 200th of the text, within these bounds.
 _BLOCKS, _SMALLEST_BLOCK, _LARGEST_BLOCK = 200, 64, 4096
 
@@ -164,6 +166,19 @@ class Documents:
         return [
             f"{self.name}: data.document_separator occurs nowhere in {listed(files, 3)}, which "
             f"{'have several paragraphs each; each is' if several else 'has several paragraphs; it is'} one document"
+        ]
+
+    @property
+    def copies(self) -> list[str]:
+        """A line if the loss on a held-out share is not that on such documents, since most of these
+        occur several times and equal ones stay together.
+        """
+        different = len(set(self.index.digests))
+        if self.count < max(_WHOLE_DOCUMENTS_FROM, _COPIES * different):
+            return []
+        return [
+            f"{self.name}: of the {self.count:,} documents {different:,} are different, and equal ones are held out "
+            "together; the loss on them is that of documents that are never trained on"
         ]
 
     @property
