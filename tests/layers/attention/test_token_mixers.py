@@ -154,7 +154,8 @@ def test_no_attention_statistics_are_recorded_without_attention_weights(mean):
 
 
 # Fields that an option needs besides the kind of attention.
-BESIDE = {"gate_input": {"gate": "head"}, "dilations": {"window": 3}, "global_projections": {"global_tokens": 1}}
+BESIDE = {"gate_input": {"gate": "head"}, "dilations": {"window": 3}, "global_projections": {"global_tokens": 1},
+          "qk_norm_scale": {"qk_norm": "head"}}  # fmt: skip
 # The norm before attention belongs to the block for every kind of attention.
 OWN_FIELDS = [
     name for field in ATTENTION_FIELDS[1:] if (name := field.path.removeprefix("model.attention.")) != "input_norm"

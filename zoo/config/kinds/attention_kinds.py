@@ -486,6 +486,7 @@ ATTENTION_KINDS = KindTable(
         "model.attention.sinks": "scores",
         "model.attention.dropout": "scores",
         "model.attention.gate_input": "heads",
+        "model.attention.qk_norm_scale": "heads",
         "model.attention.output_bias": "heads",
         "model.attention.exclusive": "scores",
         "model.attention.ssmax": "scores",
