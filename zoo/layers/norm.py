@@ -55,6 +55,13 @@ def unit_vectors(x: Float[Array, "*leading D"], axis: int = -1) -> Float[Array, 
     return wide * jax.lax.rsqrt(jnp.maximum(jnp.square(wide).sum(axis=axis, keepdims=True), 1e-24))
 
 
+def applied_scale(scale: nnx.Param | None, unit_offset: bool) -> Scale:
+    """Returns a learned scale as it is applied: with `norm.unit_offset` plus 1 (Gemma)."""
+    if scale is None:
+        return None
+    return 1 + scale[...] if unit_offset else scale[...]
+
+
 class Norm(nnx.Module):
     """Base class of all norms: holds the learned scale and, if the kind has the trait "bias", the
     learned bias, unless the config turns them off.
@@ -79,9 +86,7 @@ class Norm(nnx.Module):
         """Returns the scale that is applied; with `norm.unit_offset` the parameter stores its
         difference from 1 (Gemma).
         """
-        if self.scale is None:
-            return None
-        return 1 + self.scale[...] if self.unit_offset else self.scale[...]
+        return applied_scale(self.scale, self.unit_offset)
 
     @property
     def effective_bias(self) -> Scale:

@@ -117,8 +117,9 @@ def _curve_near_best(losses: Losses, distance_to_one: bool) -> tuple[TuningCurve
     """Fits the curve to the values near the best one; where their runs reject it, to other neighbours.
 
     Returns:
-        The curve, and the side on which further values are needed; empty if none are. Without
-        neighbours that have a minimum and do not reject the curve, it is that of the near values.
+        The curve, and the side on which further values are needed; empty if none are. If no set of
+        neighbours has a curve with a minimum that its runs do not reject, the curve of the near values
+        is returned.
     """
     values = sorted(losses)
     means = _means(values, losses)

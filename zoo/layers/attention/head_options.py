@@ -10,7 +10,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from zoo.config import ResolvedConfig
-from zoo.layers.norm import layer_norm, rms_norm, unit_vectors
+from zoo.layers.norm import applied_scale, layer_norm, rms_norm, unit_vectors
 from zoo.layers.parameter import Linear, constant, kernel_initializer, ones, parameter, zeros
 
 
@@ -18,12 +18,6 @@ def _scale(config: ResolvedConfig, shape: tuple[int, ...], axes: tuple[None, ...
     if not config.attention.qk_norm_scale:
         return None
     return parameter(shape, axes, zeros if config.norm.unit_offset else ones, "vector")
-
-
-def _applied(scale: nnx.Param | None, unit_offset: bool) -> Array | None:
-    if scale is None:
-        return None
-    return 1 + scale[...] if unit_offset else scale[...]
 
 
 class HeadNorm(nnx.Module):
@@ -42,12 +36,11 @@ class HeadNorm(nnx.Module):
             config.norm.epsilon,
             config.norm.unit_offset,
         )
-        shape = (heads * K if self.full else K,)
-        self.scale = _scale(config, shape, (None,))
+        self.scale = _scale(config, (heads * K if self.full else K,), (None,))
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Normalises queries or keys."""
-        scale = _applied(self.scale, self.unit_offset)
+        scale = applied_scale(self.scale, self.unit_offset)
         if not self.full:
             return rms_norm(x, scale, self.epsilon)
         return rms_norm(x.reshape(*x.shape[:2], -1), scale, self.epsilon).reshape(x.shape)
@@ -68,7 +61,7 @@ class HeadLayerNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "B T H K"]) -> Float[Array, "B T H K"]:
         """Normalises queries or keys."""
-        return layer_norm(x, _applied(self.scale, self.unit_offset), None, self.epsilon)
+        return layer_norm(x, applied_scale(self.scale, self.unit_offset), None, self.epsilon)
 
 
 class CosineNorm(nnx.Module):

@@ -36,7 +36,7 @@ def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
         "model.attention.qk_norm_scale": False,
         "model.head.softcap": settings["final_logit_softcapping"] or 0.0,
     }
-    settings.expect(None, rope_scaling="the norm of queries and keys takes back what stretching sharpens")
+    settings.expect(None, rope_scaling="stretched positions are not read for this class")
     settings.finish()
     return fields
 
