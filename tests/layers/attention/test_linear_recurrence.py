@@ -127,9 +127,20 @@ def test_strong_decays_and_equal_keys_stay_finite_and_exact():
 
 
 def test_inverse_of_a_triangle():
-    lower = np.tril(np.random.default_rng(1).standard_normal((3, 16, 16)), -1)
+    generator = np.random.default_rng(1)
+    lower = np.tril(generator.standard_normal((3, 16, 16)), -1)
+    above, weights = np.triu(generator.standard_normal((3, 16, 16))), generator.standard_normal((3, 16, 16))
+    inverse = np.linalg.inv(np.eye(16) + lower)
+    back = -inverse.swapaxes(1, 2) @ weights @ inverse.swapaxes(1, 2)
+
+    def total(lower):
+        return (weights * unit_triangle_inverse(lower)).sum()
+
     with jax.enable_x64(True):
-        close(call(unit_triangle_inverse, lower), np.linalg.inv(np.eye(16) + lower), 1e-10)
+        close(call(unit_triangle_inverse, lower), inverse, 1e-10)
+        close(call(jax.grad(total), lower), np.tril(back, -1), 1e-10)
+        # What is on and above the diagonal counts as 0, as it does in the inverse.
+        close(call(lambda change: jax.jvp(total, (lower,), (change,))[1], lower + above), (back * lower).sum(), 1e-10)
 
 
 def test_products_have_few_dimensions():

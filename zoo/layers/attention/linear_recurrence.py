@@ -220,12 +220,14 @@ def _seen(documents: Int[Array, "*leading C"]) -> Bool[Array, "*leading C C"]:
     return jnp.tri(documents.shape[-1], dtype=bool) & (documents[..., :, None] == documents[..., None, :])
 
 
+@jax.custom_jvp
 def unit_triangle_inverse(lower: Float[Array, "*leading N C C"]) -> Float[Array, "*leading N C C"]:
     """Returns (I + L)^-1 for matrices L with zeros on and above the diagonal; C is a power of two.
 
     Inverses of diagonal blocks are joined, [[P, 0], [R, Q]]^-1 = [[P^-1, 0], [-Q^-1 R P^-1, Q^-1]],
     from blocks of one element to the whole. Unlike the sum of powers of L it is as stable as
-    substitution, and unlike that it consists of products.
+    substitution, and unlike that it consists of products. Its derivative is that of an inverse, so
+    that the backward pass keeps the inverse alone and takes two products.
     """
     *leading, count, size = lower.shape[:-1]
     inverse = jnp.ones((*leading, count * size, 1, 1), lower.dtype)
@@ -239,6 +241,14 @@ def unit_triangle_inverse(lower: Float[Array, "*leading N C C"]) -> Float[Array,
         upper = jnp.concatenate([top, jnp.zeros_like(top)], axis=-1)
         inverse = jnp.concatenate([upper, jnp.concatenate([joined, bottom], axis=-1)], axis=-2)
     return inverse
+
+
+@unit_triangle_inverse.defjvp
+def _inverse_and_change(lower: tuple[Array], change: tuple[Array]) -> tuple[Array, Array]:
+    """Returns X = (I + L)^-1, and dX = -X dL X."""
+    inverse = unit_triangle_inverse(*lower)
+    changed = jnp.matmul(inverse, jnp.tril(*change, -1), precision=EXACT)
+    return inverse, -jnp.matmul(changed, inverse, precision=EXACT)
 
 
 def in_chunks(x: Array, axis: int, size: int) -> Array:
