@@ -36,6 +36,8 @@ def arm_text(name: str) -> str:
 
 # Subfolder of a sweep with the sweep that tunes its arms: see `zoo.lab.planning.tuning`.
 TUNING_FOLDER = "tuning"
+# Entry of a run's meta.json: the sweep that it was trained for, and its folder there.
+TAKEN_FROM = "taken_from"
 # Default seeds of tuning runs, far from the seeds of experiments.
 FIRST_TUNING_SEED = 1000
 TUNING_SEEDS = tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + 3))

@@ -85,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         population=launch_options.population_policy(args),
         slurm=launch_options.slurm_options(args) if args.slurm else None,
         tasks=launch_options.task_options(args),
+        runs_from=args.runs_from,
         words=args.words,
     )
     console = make_console(quiet=args.json)

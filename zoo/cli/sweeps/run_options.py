@@ -184,6 +184,15 @@ def add_execution_options(parser: argparse.ArgumentParser) -> None:
         "do not depend on the number of cores or of jobs",
     )
     group.add_argument("--output", metavar="DIR", type=Path, help="folder of the sweep (default: runs/NAME)")
+    group.add_argument(
+        "--runs-from",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder of another sweep (repeat for more): its finished runs, those of tuning included, are copied where "
+        "a run of the same config and seed is to be trained; reports say so",
+    )
     group.add_argument("--fresh", action="store_true", help="archive an earlier sweep in that folder and start anew")
 
 

@@ -24,7 +24,9 @@ from zoo.training.runtime.folder_lock import is_held
 _TEACHER = "objective.distillation.teacher"
 
 
-def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[str, Any]:
+def load_data(
+    plan: Plan, folder: Path | None, read_only: bool = False, taken: Mapping[str, Path] | None = None
+) -> dict[str, Any]:
     """Reads and tokenises each text of a plan once.
 
     Bad data is found before any run starts, and runs share the result. A text whose tokenizer is
@@ -34,13 +36,14 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[
         plan: whose data are loaded.
         folder: of the sweep that the plan continues, if any.
         read_only: read the texts and store nothing.
+        taken: runs that are taken from other sweeps (`zoo.lab.launch.equal_runs`).
 
     Returns:
         The data set of each run that has been loaded, by its folder; runs of equal data have one.
 
     Raises:
         ConfigError, DataError: with the problems of all texts, as `zoo.data.load`; a text or a
-            tokenizer has changed since a run in `folder` was trained on it.
+            tokenizer has changed since a run in `folder`, or one that is taken, was trained on it.
     """
     # Imported here because most mistakes in a plan are found without it.
     from zoo import data
@@ -48,7 +51,7 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[
     loaded: dict[tuple, tuple[str, str | None]] = {}
     datasets: dict[tuple, Any] = {}
     by_run: dict[str, Any] = {}
-    changed: dict[str, list[str]] = {}
+    changed: dict[tuple[Path, str, str], list[str]] = {}
     errors: dict[tuple, ConfigError | DataError] = {}
     for run in plan.in_order:
         key = _data_key(run.config)
@@ -66,12 +69,21 @@ def load_data(plan: Plan, folder: Path | None, read_only: bool = False) -> dict[
             continue
         if key in datasets:
             by_run[run.folder] = datasets[key]
-        for line in _data_changes(read_folder(folder / run.folder), *loaded[key]) if folder else ():
-            changed.setdefault(line, []).append(run.folder)
+        if (trained := (taken or {}).get(run.folder)) is not None:
+            way_out = "leave out --runs-from"
+        else:
+            trained, way_out = folder and folder / run.folder, "use another --output or --fresh"
+        for line in _data_changes(read_folder(trained), *loaded[key]) if trained else ():
+            changed.setdefault((trained.parent, line, way_out), []).append(trained.name)
     if errors:
         raise _together(errors.values())
     if changed:
-        raise ConfigError([f"{listed(names, 6)} in {folder}: {line}" for line, names in changed.items()])
+        raise ConfigError(
+            [
+                f"{listed(names, 6)} in {sweep}: {line}; restore it, or {way_out}"
+                for (sweep, line, way_out), names in changed.items()
+            ]
+        )
     return by_run
 
 
@@ -165,10 +177,7 @@ def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterat
     )
     for what, old, new in pairs:
         if isinstance(old, str) and new is not None and old != new:
-            yield (
-                f"{what} has changed since the run was trained (fingerprint {old[:12]}, now {new[:12]}); restore it, "
-                "or use another --output or --fresh"
-            )
+            yield (f"{what} has changed since the run was trained (fingerprint {old[:12]}, now {new[:12]})")
 
 
 def related_run_problems(runs: Iterable[tuple[str, ResolvedConfig]]) -> list[str]:

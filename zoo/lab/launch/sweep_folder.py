@@ -114,7 +114,7 @@ def find_conflicts(folder: Path, runs: Iterable[PlannedRun]) -> list[str]:
     """Returns a line for each difference between planned runs and those that their folders hold."""
     folders_with: dict[str, list[str]] = {}
     for run in runs:
-        if difference := _difference(folder / run.folder, run):
+        if difference := run_difference(folder / run.folder, run):
             folders_with.setdefault(difference, []).append(run.folder)
     return [f"{listed(names, 1)} in {folder}: {difference}" for difference, names in folders_with.items()]
 
@@ -128,7 +128,7 @@ def untuned_runs(folder: Path, runs: Iterable[PlannedRun]) -> str:
     return f"{listed(started, 1)} in {folder} were trained without tuning" if started else ""
 
 
-def _difference(folder: Path, run: PlannedRun) -> str:
+def run_difference(folder: Path, run: PlannedRun) -> str:
     """Returns how the run in `folder` differs from `run`; empty without a difference or a run."""
     there = RunFolder(folder)
     try:

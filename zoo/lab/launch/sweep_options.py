@@ -26,6 +26,7 @@ class SweepOptions:
         slurm: submits runs as jobs; None for another launcher.
         tasks: hands runs to Ray, or writes them for another scheduler; None for processes on this
             machine, or jobs of SLURM.
+        runs_from: other sweeps, whose finished runs are taken where they are equal to planned ones.
         words: words after `zoo` of the command that goes on after jobs of SLURM.
     """
 
@@ -38,4 +39,5 @@ class SweepOptions:
     population: PopulationPolicy | None = None
     slurm: SlurmOptions | None = None
     tasks: TaskOptions | None = None
+    runs_from: Sequence[Path] = ()
     words: Sequence[str] = ()

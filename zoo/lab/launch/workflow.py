@@ -14,6 +14,7 @@ from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
 from zoo.lab.launch.display import print_line, print_plan
+from zoo.lab.launch.equal_runs import EqualRuns, unlike_runs
 from zoo.lab.launch.executor import Executor
 from zoo.lab.launch.kernel_versions import mixed_kernels
 from zoo.lab.launch.populations import mixed_numerics
@@ -30,6 +31,7 @@ from zoo.lab.launch.sweep_folder import (
     carry_forward_warnings,
     check_sweep_folder,
     find_conflicts,
+    read_folder,
     read_planned_state,
     untuned_runs,
 )
@@ -78,6 +80,7 @@ class SweepWorkflow:
         self._show_plan = show_plan
         # Whether an earlier sweep in the folder still has to be archived.
         self._fresh = options.fresh
+        self._equal_runs = EqualRuns(options.runs_from, options.folder)
         self._executor = Executor(options, console)
 
     def run(self, experiment: Experiment) -> int:
@@ -204,14 +207,16 @@ class SweepWorkflow:
         plan = self._plan(experiment, folder)
         self._check_folder(folder, plan)
         exists = folder.exists() and not self._fresh
-        problems = [*self._executor.problems(plan), *related_run_problems(self._new_configs(plan, folder))]
+        taken = self._equal_runs.find(plan.in_order, self._earlier(folder))
+        problems = [*self._executor.problems(plan), *related_run_problems(self._new_configs(plan, folder, taken))]
+        problems += unlike_runs(taken, plan.in_order, self._options.population)
         if exists and (conflicts := find_conflicts(folder, plan.in_order)):
             problems += [*conflicts, _other_folder_hint(folder)]
         if not problems:
             # Data can take minutes, and --fresh moves a sweep: a wrong address is found before.
             self._executor.connect(plan, self._earlier(folder))
         try:
-            datasets = load_data(plan, folder if exists else None, read_only=self._options.dry_run)
+            datasets = load_data(plan, folder if exists else None, self._options.dry_run, taken)
         except (ConfigError, DataError) as error:
             if not problems:
                 raise
@@ -219,7 +224,7 @@ class SweepWorkflow:
         if problems:
             raise ConfigError(problems)
         if self._options.dry_run:
-            return self._show_dry_run(plan, folder, exists, continues)
+            return self._show_dry_run(plan, folder, taken, exists, continues)
         self._check_queue(folder)
         if self._fresh:
             self._archive(folder)
@@ -231,7 +236,8 @@ class SweepWorkflow:
             # Checked again, now that no other process can write here.
             if problems := find_conflicts(folder, plan.in_order):
                 raise ConfigError(problems)
-            pending = self._begin(plan, folder)
+            self._equal_runs.take(taken, folder)
+            pending = self._begin(plan, folder, taken)
             # Tuning runs are ranked, and no rule judges them.
             waits = parent is None and write_floors(plan, folder, datasets, self._say)
             ended, stopped = {}, False
@@ -257,12 +263,12 @@ class SweepWorkflow:
             raise
         return plan if self._fresh else plan.in_folder(folder)
 
-    def _new_configs(self, plan: Plan, folder: Path) -> list[tuple[str, ResolvedConfig]]:
-        """Returns (arm, config) of the runs that have not started: only these read other runs."""
+    def _new_configs(self, plan: Plan, folder: Path, taken: Mapping[str, Path]) -> list[tuple[str, ResolvedConfig]]:
+        """Returns (arm, config) of the runs that are to start anew: only these read other runs."""
         new = [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
-        return [(run.arm.name, run.config) for run in new]
+        return [(run.arm.name, run.config) for run in new if run.folder not in taken]
 
-    def _begin(self, plan: Plan, folder: Path) -> list[PlannedRun]:
+    def _begin(self, plan: Plan, folder: Path, taken: Mapping[str, Path]) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
         states = {run.folder: read_planned_state(folder, run) for run in plan.in_order}
         print_plan(self._console, plan, states)
@@ -277,18 +283,29 @@ class SweepWorkflow:
         record = plan.record() | {"command": self._options.command}
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)
-        if done := len(states) - len(pending):
+        self._show_taken(plan, taken, "taken", bool(pending))
+        if done := len(states) - len(pending) - len(taken):
             self._say(f"{done} of {len(states)} runs were done already")
         return pending
 
-    def _show_dry_run(self, plan: Plan, folder: Path, exists: bool, continues: bool) -> int:
+    def _show_taken(self, plan: Plan, taken: Mapping[str, Path], verb: str, more: bool) -> None:
+        """Shows how many runs are taken from other sweeps; that none is, if more are to be trained."""
+        sweeps = ", ".join(map(str, self._options.runs_from))
+        if taken:
+            self._say(f"{len(taken)} of {len(plan.in_order)} runs {verb} from {sweeps}, where equal ones have ended")
+        elif sweeps and more:
+            self._say(f"no run that has ended in {sweeps} has the config and the seed of one that is to be trained")
+
+    def _show_dry_run(self, plan: Plan, folder: Path, taken: Mapping[str, Path], exists: bool, continues: bool) -> int:
         options, new = self._options, FolderState("new")
         states = {run.folder: read_planned_state(folder, run) if exists else new for run in plan.in_order}
+        states |= {name: read_folder(source).state for name, source in taken.items()}
         print_plan(self._console, plan, states)
         self._show_power(plan)
         if self._show_plan:
             self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
+        self._show_taken(plan, taken, "would be taken", bool(pending))
         submitted = submitted_jobs(folder) if exists and options.slurm else {}
         planned = self._executor.preview(plan, pending, folder, self._earlier(folder), submitted, continues)
         self._say(f"dry run: {planned}")

@@ -1,9 +1,11 @@
 """Caveats of a sweep: reasons to doubt its comparisons that the numbers do not show."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from zoo.errors import listed
+from zoo.lab.declarations import TAKEN_FROM
 from zoo.lab.formatting import count
 from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
@@ -67,6 +69,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
             "the runs are of versions of zoo that chose different kernels of attention, and runs with different ones "
             "are not compared with each other"
         )
+    found += _taken(sweep)
     longer: dict[str, list[str]] = {}
     for run in described:
         for extension in recorded_extensions(run.meta):
@@ -109,6 +112,18 @@ def _ended_badly(sweep: SweepResults) -> list[str]:
         if runs := [run for run in sweep.runs if run.state == state]:
             lines.append(f"{count(len(runs), 'run')} {text}: {listed([run.folder.name for run in runs], 6)}")
     return lines
+
+
+def _taken(sweep: SweepResults) -> list[str]:
+    """Returns a line for runs that were trained for other sweeps."""
+    origins = [str(run.meta[TAKEN_FROM]).partition("/")[0] for run in sweep.runs if run.meta.get(TAKEN_FROM)]
+    if not origins:
+        return []
+    names = [f"{name} ({number})" for name, number in Counter(origins).items()]
+    return [
+        f"{count(len(origins), 'run')} taken from other sweeps ({listed(names, 6)}), where the results could be seen "
+        "before these rules were stated; verdicts of both rest on the same runs"
+    ]
 
 
 def _differences_of_contrasts(sweep: SweepResults) -> list[str]:
