@@ -17,7 +17,7 @@ and tricks of arithmetic are missing. Rates are those of late 2024; the steps ar
 As it stands, small fits on 8 h100, by `zoo plan`.
 """
 
-from zoo.config import default, override, sized
+from zoo.config import default, override, parameter_groups, sized
 
 SIZES = {
     "small": {"model.dim": 768, "model.num_layers": 12, "model.attention.num_heads": 6, "training.steps": 1400},
@@ -71,12 +71,7 @@ def get_config(argument: str = "small"):
             "optimizer.muon_scale": "spectral",
             "optimizer.momentum_warmup": 300,
             "optimizer.learning_rate": 0.02,
-            "optimizer.groups": tuple(GROUPS),
-            **{
-                f"optimizer.group.{name}.{field}": value
-                for name, group in GROUPS.items()
-                for field, value in (group | adam).items()
-            },
+            **parameter_groups(**{name: group | adam for name, group in GROUPS.items()}),
             "schedule.kind": "wsd",
             "schedule.decay_fraction": 0.4,
         },

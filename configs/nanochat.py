@@ -16,7 +16,7 @@ embeddings, the x0 shortcut and windows (modded.py has the first two).
 As it stands, d20 fits on 8 h100, by `zoo plan`.
 """
 
-from zoo.config import default, override, sized
+from zoo.config import default, override, parameter_groups, sized
 
 VOCABULARY, BATCH_TOKENS, TOKENS_PER_PARAMETER = 65536, 524_288, 20
 RATE = 0.02
@@ -81,12 +81,7 @@ def get_config(argument: str = "d20"):
             "optimizer.learning_rate": RATE,
             "optimizer.weight_decay": 0.0,
             "optimizer.clip_norm": 1.0,
-            "optimizer.groups": tuple(GROUPS),
-            **{
-                f"optimizer.group.{name}.{field}": value
-                for name, group in GROUPS.items()
-                for field, value in (group | adam).items()
-            },
+            **parameter_groups(**{name: group | adam for name, group in GROUPS.items()}),
             "schedule.kind": "wsd",
             "schedule.warmup_steps": 0,
             "schedule.decay_fraction": 0.2,

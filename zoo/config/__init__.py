@@ -27,7 +27,7 @@ from zoo.config.loading import (
     parse_argument,
     parse_overrides,
 )
-from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, is_selected
+from zoo.config.parameter_selection import LOGICAL_AXES, REST, ROLES, by_role, is_selected, parameter_groups
 from zoo.config.presets import shrink, sized
 from zoo.config.resolve import (
     InvalidCombination,
@@ -103,6 +103,7 @@ __all__ = [
     "loss_weight_path",
     "override",
     "override_fields",
+    "parameter_groups",
     "parse_argument",
     "parse_overrides",
     "parse_value",

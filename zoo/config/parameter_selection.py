@@ -48,9 +48,19 @@ def by_role(**settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             [f"by_role: {role} is not one of {listed(ROLES)}{did_you_mean(role, ROLES)}" for role in unknown]
         )
-    fields: dict[str, Any] = {"optimizer.groups": tuple(settings)}
-    for role, own in settings.items():
-        fields |= {f"optimizer.group.{role}.{name}": value for name, value in {"select": f"role:{role}", **own}.items()}
+    return parameter_groups(**{role: {"select": f"role:{role}", **own} for role, own in settings.items()})
+
+
+def parameter_groups(**groups: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of groups of parameters, for `override`; the first group that selects a
+    parameter has it.
+
+    Args:
+        groups: by name, what each sets: "select", and e.g. "rate_factor", "kind".
+    """
+    fields: dict[str, Any] = {"optimizer.groups": tuple(groups)}
+    for name, own in groups.items():
+        fields |= {f"optimizer.group.{name}.{field}": value for field, value in own.items()}
     return fields
 
 
