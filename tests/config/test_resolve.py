@@ -35,6 +35,16 @@ def test_default_is_valid_and_resolving_twice_changes_nothing():
     assert json.loads(json.dumps(configs.to_plain(resolved)))["model"]["attention"]["head_dim"] == 64
 
 
+@pytest.mark.parametrize(
+    ("steps", "batches", "every", "number"), [(1250, 0, 157, 8), (4010, 100, 201, 20), (3, 40, 1, 3)]
+)
+def test_evaluations_are_spread_so_that_the_last_is_that_of_the_last_step(steps, batches, every, number):
+    resolved = resolve(training__steps=steps, training__eval_batches=batches)
+    assert resolved.training.eval_every == every
+    # Beside that of step 0.
+    assert len({*range(every, steps + 1, every), steps}) == number
+
+
 def test_auto_is_derived():
     resolved = resolve(model__dim=96, model__attention__num_heads=6, model__attention__num_kv_heads=2)
     assert (resolved.model.attention.head_dim, resolved.model.ffn.hidden_dim, resolved.model.vocab_size) == (

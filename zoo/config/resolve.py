@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -165,9 +166,9 @@ def eval_interval(steps: int, batches: int) -> int:
 
     A batch of an evaluation costs about a third of a step. Where twenty evaluations would cost more
     than a sixth of the training, or all of the validation split is evaluated (0 batches), there are
-    eight.
+    eight. The last of them is that of the last step, so intervals are rounded up.
     """
-    return max(1, steps // (20 if 0 < 40 * batches <= steps else 8))
+    return max(1, math.ceil(steps / (20 if 0 < 40 * batches <= steps else 8)))
 
 
 def _derive_scope(given: dict[str, Any], derived: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

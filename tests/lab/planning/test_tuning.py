@@ -76,6 +76,23 @@ def test_tuning_runs_are_a_sweep_of_the_trials_of_each_arm():
     assert tuning.tuning_factor(name_in_use, name_in_use.tune) == RATE
 
 
+@pytest.mark.parametrize(
+    ("base", "changes", "every"),
+    [
+        ({}, {}, 0),
+        ({"training.eval_every": 10}, {}, 10),
+        ({"training.translate_every": 10}, {}, "auto"),
+        ({}, {"metric": f"steps_to/{PRE}"}, "auto"),
+    ],
+)
+def test_only_the_last_step_of_a_tuning_run_is_evaluated_unless_more_is_asked_for(base, changes, every):
+    declared = experiment()
+    declared = replace(declared, base=config.override(declared.base, base), **changes)
+    trials = {name: {0.001: (1000,)} for name in tuning.arm_names(declared)}
+    assert tuning.tuning_experiment(declared, declared.tune, trials).base["training"]["eval_every"] == every
+    assert declared.base["training"]["eval_every"] == base.get("training.eval_every", "auto")
+
+
 @pytest.fixture
 def zoo(command_line):
     """`zoo run` of the experiment with the two arms of `experiment`."""

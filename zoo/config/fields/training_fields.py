@@ -134,7 +134,8 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         int,
         "steps between evaluations, from step 0 on; the last step is always evaluated; 0: only the last step",
         minimum=0,
-        auto="a twentieth of the steps; an eighth where eval_batches is 0 or 40 * eval_batches are more than the steps",
+        auto="a twentieth of the steps, rounded up; an eighth where eval_batches is 0 or 40 * eval_batches are more "
+        "than the steps; in runs of tuning 0",
     ),
     Field(
         "training.eval_batches",

@@ -15,16 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from zoo import config
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.declarations import TUNING_FOLDER, Tune
 from zoo.lab.experiment import Experiment, arm_name
+from zoo.lab.metrics import steps_to_arm
 from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.lab.planning.tuning_search import FACTOR, Losses, SearchState
 from zoo.lab.statistics.tuning_curve import MIN_VALUES, TuningCurve
+from zoo.nested import flatten
 
 # The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
+_EVAL_EVERY, _TRANSLATE_EVERY = "training.eval_every", "training.translate_every"
 
 
 def tuning_factor(experiment: Experiment, tune: Tune) -> str:
@@ -49,7 +53,9 @@ def arm_names(experiment: Experiment) -> list[str]:
 def tuning_experiment(
     experiment: Experiment, tune: Tune, trials: Mapping[str, Mapping[float, tuple[int, ...]]]
 ) -> Experiment:
-    """Returns the experiment that runs every arm with the given values of one field.
+    """Returns the experiment that runs every arm with the given values of one field. Its runs are
+    evaluated at their last step alone, unless the base or the metric says otherwise: nothing else of
+    them is read.
 
     Args:
         experiment: whose arms are tuned; values that are tuned already are in it.
@@ -68,6 +74,7 @@ def tuning_experiment(
             tuned[trial] = experiment.tuned_values.get(name, {})
     return replace(
         experiment,
+        base=_evaluated_once(experiment),
         name=tuning_folder(experiment, tune),
         question=f"Which {tune.field} suits each arm of {experiment.name} best?",
         factors={**experiment.factors, factor: grid},
@@ -81,6 +88,17 @@ def tuning_experiment(
         seeds_of_arms=runs,
         measures=(),
     )
+
+
+def _evaluated_once(experiment: Experiment) -> Mapping[str, Any]:
+    """Returns the base without evaluations before the last step, which no fit reads, unless it sets
+    their number or something is scored at them.
+    """
+    flat = flatten(experiment.base)
+    scored = flat[_TRANSLATE_EVERY] or steps_to_arm(experiment.metric)
+    if scored or flat[_EVAL_EVERY] != config.AUTO:
+        return experiment.base
+    return config.override(experiment.base, {_EVAL_EVERY: 0})
 
 
 def planned_trials(
