@@ -236,7 +236,7 @@ class SweepWorkflow:
             # Checked again, now that no other process can write here.
             if problems := find_conflicts(folder, plan.in_order):
                 raise ConfigError(problems)
-            self._equal_runs.take(taken, folder)
+            taken = self._equal_runs.take(plan.in_order, folder)
             pending = self._begin(plan, folder, taken)
             # Tuning runs are ranked, and no rule judges them.
             waits = parent is None and write_floors(plan, folder, datasets, self._say)
@@ -294,7 +294,7 @@ class SweepWorkflow:
         if taken:
             self._say(f"{len(taken)} of {len(plan.in_order)} runs {verb} from {sweeps}, where equal ones have ended")
         elif sweeps and more:
-            self._say(f"no run that has ended in {sweeps} has the config and the seed of one that is to be trained")
+            self._say(f"nothing is taken from {sweeps}: what is left to train has begun here, or has no equal there")
 
     def _show_dry_run(self, plan: Plan, folder: Path, taken: Mapping[str, Path], exists: bool, continues: bool) -> int:
         options, new = self._options, FolderState("new")

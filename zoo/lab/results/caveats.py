@@ -14,6 +14,7 @@ from zoo.lab.results.schema import mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
+from zoo.lab.results.tuned_metric import judged_by_another_metric
 from zoo.lab.results.tuning_misfit import sweep_misfits
 from zoo.training.records.extension import recorded_extensions
 
@@ -44,6 +45,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
     found = [*sweep.warnings, *testability_notes(sweep), *_ended_badly(sweep)]
     found += instability_caveats(sweep)
     found += sweep_misfits(sweep)
+    found += judged_by_another_metric(sweep)
     found += _differences_of_contrasts(sweep)
     if empty := [run.folder.name for run in sweep.runs if run.state == "done" and not run.rows]:
         found.append(f"{count(len(empty), 'run')} done, but without values in metrics.jsonl: {listed(empty, 6)}")
@@ -122,7 +124,7 @@ def _taken(sweep: SweepResults) -> list[str]:
     names = [f"{name} ({number})" for name, number in Counter(origins).items()]
     return [
         f"{count(len(origins), 'run')} taken from other sweeps ({listed(names, 6)}), where the results could be seen "
-        "before these rules were stated; verdicts of both rest on the same runs"
+        "before these rules were stated; a verdict there and one here rest on the same runs"
     ]
 
 
