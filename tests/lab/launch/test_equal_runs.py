@@ -33,12 +33,22 @@ FROM = ("run", "others.py", "--runs-from", "runs/norms")
 NOTHING = "nothing is taken from runs/norms: what is left to train has begun here, or has no equal there"
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The folder in which the finished sweep of `zoo` is kept for other tests."""
+    return tmp_path_factory.mktemp("equal") / "runs"
+
+
 @pytest.fixture
-def zoo(command_line):
+def zoo(command_line, kept):
     """`command_line`, with norms.py run and others.py, of whose eight runs four are equal, to run."""
     Path("others.py").write_text(OTHER.format(here=str(Path(__file__).parents[1])))
-    assert command_line("run", "norms.py")[0] == 0
-    describe("norms")
+    if not kept.exists():
+        assert command_line("run", "norms.py")[0] == 0
+        describe("norms")
+        shutil.copytree("runs", kept)
+    else:
+        shutil.copytree(kept, "runs")
     return command_line
 
 
@@ -170,10 +180,11 @@ def test_runs_that_begin_or_learn_from_others_are_trained():
 
 
 def test_tuning_runs_are_taken(zoo):
-    tune = ("--tune", "optimizer.learning_rate=1e-3,3e-3,1e-2", "--seeds", "1")
-    assert zoo("run", "norms.py", *tune, "--output", "runs/tuned")[0] == 0
+    tune = ("--tune", "optimizer.learning_rate=1e-3,3e-3,1e-2", "--tune-seeds", "1", "--seeds", "1")
+    curves = {"pre": (0.003, 2.0, 0.2), "post": (0.0025, 2.4, 0.1)}
+    assert zoo("run", "norms.py", *tune, "--output", "runs/tuned", curves=curves)[0] == 0
     describe("tuned")
-    code, out, err = zoo("run", "others.py", *tune, "--runs-from", "runs/tuned")
+    code, out, err = zoo("run", "others.py", *tune, "--runs-from", "runs/tuned", curves=curves)
     assert (code, err) == (0, "")
     shared = {path.name for path in Path("runs/tuned/tuning").iterdir() if "warm-up=10+" in path.name}
     assert len(shared) >= 6
