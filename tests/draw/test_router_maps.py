@@ -59,6 +59,16 @@ def test_a_map_shows_the_experts_of_each_token_and_layer(run):
     assert axes.texts[0].get_text() == "\n".join(map(str, first))
 
 
+def test_a_map_shows_all_experts_of_a_token(tmp_path):
+    many = {"model__ffn__experts__number": 12, "model__ffn__experts__per_token": 8, "model__num_layers": 1}
+    folder = untrained(tmp_path / "many", small(**MIXTURE | many))
+    weights = router_maps.gates_by_layer(router_maps.read_text(folder, TEXT), folder)[""]["layer 0"][0]
+    (axes,) = router_maps.map_page(folder, TEXT, "latest").axes
+    lines = axes.texts[0].get_text().split("\n")
+    assert len(lines) == router_maps.MAX_LINES
+    assert [int(number) for line in lines for number in line.split()] == list(np.argsort(-weights)[:8])
+
+
 def test_agreement_is_drawn_by_layer(run, tmp_path):
     shutil.copytree(run, tmp_path / "same")
     axes = router_maps.agreement_page((run, tmp_path / "same"), TEXT, "latest").axes[0]

@@ -66,14 +66,15 @@ def test_at_the_start_takes_one_update_for_each_placement(monkeypatch):
 
 
 def test_loads_of_experts_are_read_by_layer_and_expert(tmp_path):
-    def record(step, first):
+    def record(step, first, dropped=0.0):
         loads = {
             "layer 0 expert 0": first,
             "layer 0 expert 1": 2 - first,
             "layer 2 expert 0": 1.0,
             "layer 2 expert 1": 1.0,
         }
-        return {"step": step, "expert_load": loads, "router_entropy": {"layer 0": 0.1 * step, "layer 2": 0.6}}
+        entropies, shares = {"layer 0": 0.1 * step, "layer 2": 0.6}, {"layer 0": 0.0, "layer 2": dropped}
+        return {"step": step, "expert_load": loads, "router_entropy": entropies, "dropped_assignments": shares}
 
     folder = write_dynamics(tmp_path / "run", record(1, 0.5), {"step": 2}, record(3, 0.25))
     found = expert_loads.read_loads(folder)
@@ -83,5 +84,10 @@ def test_loads_of_experts_are_read_by_layer_and_expert(tmp_path):
     drawn = expert_loads.page(found, "run").axes
     np.testing.assert_allclose(drawn[0].images[0].get_array(), [[0.25, 1.75], [1, 1]])
     np.testing.assert_allclose(drawn[1].lines[0].get_ydata(), [1.5, 1.75])
+    # Three panels and the scale of colours; another panel only where something is dropped.
+    assert len(drawn) == 4
+    drops = expert_loads.read_loads(write_dynamics(tmp_path / "full", record(1, 0.5), record(3, 0.25, 0.125)))
+    *_, last, _ = expert_loads.page(drops, "run").axes
+    np.testing.assert_allclose([line.get_ydata() for line in last.lines], [[0, 0], [0, 0.125]])
     with pytest.raises(ConfigError, match=r"has no loads of experts"):
         expert_loads.read_loads(write_dynamics(tmp_path / "dense", {"step": 1, "gradient_norm": {}}))

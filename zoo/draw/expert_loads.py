@@ -1,4 +1,6 @@
-"""The load of every expert of a run, and the entropy of its routers, from dynamics.jsonl."""
+"""The load of every expert of a run, the entropy of its routers, and what they dropped, from
+dynamics.jsonl.
+"""
 
 import re
 from pathlib import Path
@@ -21,11 +23,13 @@ class Loads(NamedTuple):
         steps: [S], numbers of the updates.
         loads: of each layer [S, E], by its label: tokens of an expert over the mean of the layer.
         entropies: of each layer [S], in nats.
+        dropped: of each layer [S], the share of assignments that found no room.
     """
 
     steps: np.ndarray
     loads: dict[str, np.ndarray]
     entropies: dict[str, np.ndarray]
+    dropped: dict[str, np.ndarray]
 
 
 def read_loads(folder: Path) -> Loads:
@@ -46,15 +50,20 @@ def read_loads(folder: Path) -> Loads:
         layer: np.array([[record["expert_load"][label] for label in labels] for record in records], float)
         for layer, labels in layers.items()
     }
-    entropies = {layer: np.array([record["router_entropy"][layer] for record in records], float) for layer in layers}
-    return Loads(np.array([record["step"] for record in records]), loads, entropies)
+    entropies, dropped = (
+        {layer: np.array([record[name][layer] for record in records], float) for layer in layers}
+        for name in ("router_entropy", "dropped_assignments")
+    )
+    return Loads(np.array([record["step"] for record in records]), loads, entropies, dropped)
 
 
 def page(found: Loads, name: str) -> Figure:
-    """Draws the loads at the last recorded update as a map of layers and experts, the largest load of
-    each layer by update, and the entropy of each router.
+    """Draws the loads at the last recorded update as a map of layers and experts, and by update the
+    largest load of each layer, the entropy of each router, and the share of assignments that each
+    dropped, if any was.
     """
-    drawn, (last, largest, entropy) = figure(10.2, 3.2, columns=3)
+    drops = any(share.any() for share in found.dropped.values())
+    drawn, (last, largest, entropy, *rest) = figure(10.2 + 3.4 * drops, 3.2, columns=3 + drops)
     layers, colours = list(found.loads), depth_colours(len(found.loads))
     # Kinds of layers may have different numbers of experts.
     most = max(loads.shape[1] for loads in found.loads.values())
@@ -68,10 +77,13 @@ def page(found: Loads, name: str) -> Figure:
     for layer, colour in zip(layers, colours, strict=True):
         largest.plot(found.steps, found.loads[layer].max(axis=1), color=colour, linewidth=1.3, label=layer)
         entropy.plot(found.steps, found.entropies[layer], color=colour, linewidth=1.3, label=layer)
+        for axes in rest:
+            axes.plot(found.steps, found.dropped[layer], color=colour, linewidth=1.3, label=layer)
+            axes.set(xlabel="update", title="share of assignments dropped", ylim=(0, None))
     largest.set(xlabel="update", title="largest load of a layer")
     entropy.axhline(np.log(most), color="0.6", linewidth=0.8, linestyle=":")
     entropy.set(xlabel="update", title="entropy of the router, nats (dotted: uniform)")
-    for axes in (largest, entropy):
+    for axes in (largest, entropy, *rest):
         axes.grid(alpha=0.25)
     largest.legend(frameon=False, fontsize=7)
     drawn.suptitle(name, fontsize=8, parse_math=False)

@@ -1,5 +1,6 @@
 """The experts that each token of a text takes, layer by layer, and how far two runs agree in them."""
 
+import math
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +14,8 @@ from zoo.errors import ConfigError
 from zoo.training.trained_run import TRAINED
 
 MAX_TOKENS, MAX_TOKENS_COMPARED = 64, 2048
+MAX_LINES = 4
+"""Lines of a cell; more experts than that share lines."""
 Gates = dict[str, np.ndarray]
 """{label of a layer, e.g. "layer 0": [T, E], weights of experts; 0 for those that are not taken}."""
 
@@ -50,12 +53,18 @@ def map_page(folder: Path, text: str, step: str) -> Figure:
         for row, each in enumerate(gates.values()):
             for column, weights in enumerate(each):
                 taken = [str(expert) for expert in np.argsort(-weights, kind="stable") if weights[expert] > 0]
-                axes.text(column, row, "\n".join(taken[:4]), ha="center", va="center", fontsize=5.5)
+                axes.text(column, row, _in_lines(taken), ha="center", va="center", fontsize=5.5)
         axes.set_xticks(range(grid.shape[1]), found.labels[side], rotation=90, fontsize=7, parse_math=False)
         axes.set_yticks(range(len(gates)), list(gates))
         axes.set_title(" ".join(filter(None, (side, "experts of each token"))))
     page.suptitle(found.source, fontsize=8, parse_math=False)
     return page
+
+
+def _in_lines(numbers: list[str]) -> str:
+    """Returns numbers in at most `MAX_LINES` lines."""
+    width = max(1, math.ceil(len(numbers) / MAX_LINES))
+    return "\n".join(" ".join(numbers[begin : begin + width]) for begin in range(0, len(numbers), width))
 
 
 def agreements(one: Gates, other: Gates) -> dict[str, Agreement]:
