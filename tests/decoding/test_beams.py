@@ -150,6 +150,7 @@ def test_one_beam_without_stops_is_greedy_decoding():
     {"model.num_layers": 2, "model.layers.pattern": ("state", "full"), "model.position.kind": "none",
      "model.layers.kinds.state.attention.kind": "gated_delta", "model.layers.kinds.full.position.kind": "rope"},
     {"model.attention.num_kv_heads": 1, "model.position.kind": "rope", "model.attention.window": 3},
+    {"model.ffn.kind": "moe", "model.ffn.experts.number": 4, "model.position.kind": "rope"},
 ], ids=str)  # fmt: skip
 def test_beam_search_reorders_the_cache(overrides):
     """With one prompt and one key head, the cache of the prompt has another shape than the cache of

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import ENCODER, as_float64, call, call_and_statistics, random_values, tiny, with_values
+from tests.support.building import (
+    ENCODER,
+    as_float64,
+    call,
+    call_and_statistics,
+    programs_inside,
+    random_values,
+    tiny,
+    with_values,
+)
 from tests.support.comparisons import compared
 from zoo.config.scopes import expert_config
 from zoo.errors import ConfigError
@@ -199,6 +208,27 @@ def test_jitter_and_noise_act_in_training_alone_and_by_row():
     np.testing.assert_allclose(logits([1])[0], logits([0, 1])[1], rtol=1e-6)
 
 
+def test_without_jitter_and_noise_training_is_as_evaluation():
+    layer, _, _ = made(mixture())
+    key = DropoutKey(jax.random.key(0), {}, jnp.arange(2))
+
+    def output(x, training):
+        return layer(x, Context(jnp.zeros((1, 8), jnp.int32), training=training, dropout_key=key))
+
+    x = tokens(2, 8)
+    np.testing.assert_array_equal(call(lambda x: output(x, True), x), call(lambda x: output(x, False), x))
+
+
+def test_a_router_scores_activations_of_half_precision_in_float32():
+    layer, values, _ = made(tiny(MOE | {"model.dtype": "bfloat16"}).model)
+    x = jnp.asarray(tokens(2, 8), jnp.bfloat16)
+    logits = call(lambda x: layer.logits(x, Context(jnp.zeros((1, 8), jnp.int32))), x)
+    assert logits.dtype == jnp.float32
+    expected = np.asarray(x, np.float64) @ np.float64(values["router"]["kernel"])
+    # bfloat16 has three digits.
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_blocks_of_rows_equal_a_product_by_group_with_its_gradients():
     generator = np.random.default_rng(0)
     sizes = jnp.asarray([0, 37, 1, 80, 0, 10])
@@ -237,9 +267,13 @@ def test_products_are_made_by_blocks_where_the_compiler_would_multiply_all_rows_
 def test_no_array_of_tokens_times_experts_times_width():
     layer, values, _ = made(mixture(number=16))
     x = tokens(2, 64)
-    program = jax.make_jaxpr(jax.grad(lambda x: with_values(layer, values)(x).sum()))(x)
+    programs, sizes = [jax.make_jaxpr(jax.grad(lambda x: with_values(layer, values)(x).sum()))(x).jaxpr], []
+    while programs:
+        for equation in programs.pop().eqns:
+            programs += programs_inside(equation)
+            sizes += [np.prod(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape")]
     # Assignments times the hidden width, and far from tokens times experts times width.
-    sizes = [np.prod(v.aval.shape) for eqn in program.eqns for v in eqn.outvars if hasattr(v.aval, "shape")]
+    assert len(sizes) > 200
     assert max(sizes) < 2 * 64 * 16 * 12
 
 

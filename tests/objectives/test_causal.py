@@ -13,6 +13,14 @@ from tests.support.building import by_default, call
 from tests.support.comparisons import compared
 from zoo.objectives.objective import positions_and_documents
 
+EXPERTS = {
+    "model.ffn.kind": "moe",
+    "model.ffn.hidden_dim": 8,
+    "model.ffn.experts.number": 4,
+    "model.ffn.experts.balance_weight": 0.1,
+    "model.ffn.experts.sequence_balance_weight": 0.1,
+    "model.ffn.experts.z_weight": 0.1,
+}
 PACKED = np.array([[9, 1, 2, 3, 9, 5, 6, 9, 8], [4, 5, 9, 1, 2, 3, 4, 5, 6]])
 
 
@@ -211,3 +219,16 @@ def test_lengths_past_the_learned_table_are_reported():
     assert made.why_too_long(10) is None
     assert made.why_too_long(11) == "learned positions end at 10"
     assert Made({"model.position.kind": "rope"}).why_too_long(10**6) is None
+
+
+@pytest.mark.parametrize("own", [{}, {"data.isolate_documents": True}], ids=["one", "documents"])
+def test_terms_of_layers_are_of_tokens_alone(own):
+    """The last batch of an evaluation is filled up with rows of padding, and its last row too."""
+    made, padding = Made(EXPERTS | own), np.full_like(PACKED, -1)
+    # A token is read where the one after it is padding, too.
+    short = np.concatenate([PACKED[1:, :6], padding[:1, :3]], axis=1)
+    for padded, alone in ((np.concatenate([PACKED, padding]), PACKED), (short, PACKED[1:, :7])):
+        found, expected = (made.terms({"tokens": tokens})[1] for tokens in (padded, alone))
+        assert found["rows"] == len(alone)
+        for name in ("expert_balance", "sequence_balance", "router_z"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)

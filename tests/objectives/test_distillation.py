@@ -15,6 +15,7 @@ from zoo import config as configs
 from zoo.files import write_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
+from zoo.objectives.objective import ForwardMode
 
 CAUSAL = {"model.num_layers": 1}
 MASKED = CAUSAL | {
@@ -160,6 +161,31 @@ def test_causal_student_loss_equals_that_of_each_row_alone(tmp_path):
     pair = Pair(tmp_path, CAUSAL | {"objective.chunk_tokens": 5})
     rows = [(row[:8], np.arange(8), row[1:]) for row in ROWS[:2]] + [(ROWS[2][:5], np.arange(4), ROWS[2][1:5])]
     check(pair, {"tokens": ROWS}, expected(pair, rows))
+
+
+EXPERTS = {
+    "model.ffn.kind": "moe",
+    "model.ffn.hidden_dim": 8,
+    "model.ffn.experts.kind": "swiglu",
+    "model.ffn.experts.number": 4,
+    "model.ffn.experts.balance_weight": 0.1,
+    "model.ffn.experts.bias_rate": 0.2,
+}
+
+
+def test_a_student_with_experts_learns_from_a_teacher_with_experts(tmp_path):
+    pair, batch = Pair(tmp_path, CAUSAL | EXPERTS, {"model.head.transform": False}), {"tokens": ROWS[:2]}
+    check(pair, batch, expected(pair, [(row[:8], np.arange(8), row[1:]) for row in ROWS[:2]]))
+    # In training the student's own experts are balanced and counted, and those of its teacher are not.
+    objective, graph = pair.objective, pair.graph
+    mode = ForwardMode(training=True)
+    losses, (sums, stats) = compiled(
+        lambda values, constants: objective.sums(graph, values, pair.stats, batch, constants, mode)
+    )(pair.values, pair.constants)
+    assert set(losses) == {"loss", "cosine", "expert_balance"}
+    np.testing.assert_allclose(sums["kl"], pair.terms(batch)[1]["kl"], rtol=1e-5)
+    (sent,) = (leaf for path, leaf in jax.tree_util.tree_leaves_with_path(stats) if "sent" in str(path))
+    assert sent.sum() == 2 * 2 * 8
 
 
 @pytest.mark.parametrize(

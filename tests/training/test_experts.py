@@ -75,6 +75,8 @@ def test_two_runs_of_a_population_are_those_two_runs():
         alone, _ = program.train_step(states[index], batch, constants[index])
         for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(both), strict=True):
             np.testing.assert_allclose(one, other[index], rtol=2e-4, atol=2e-5)
+        # Counts are whole numbers, and of the batch of this member alone.
+        np.testing.assert_array_equal(biases(alone), biases(both)[index])
 
 
 def test_biases_of_layers_that_are_not_trained_stay():

@@ -7,7 +7,15 @@ from jaxtyping import Array, Float, Int
 from zoo.data.rows.packed_rows import BYTES
 from zoo.layers.context import Context
 from zoo.models.head import LogitFactors
-from zoo.objectives.objective import Batch, Constants, ForwardMode, Objective, make_context, positions_and_documents
+from zoo.objectives.objective import (
+    Batch,
+    Constants,
+    ForwardMode,
+    Objective,
+    make_context,
+    mark_last_padding,
+    positions_and_documents,
+)
 
 
 class CausalObjective(Objective):
@@ -47,9 +55,12 @@ class CausalObjective(Objective):
 
     def context(self, batch: Batch, mode: ForwardMode) -> Context:
         """Returns the context of the rows."""
-        data, tokens = self.config.data, jnp.maximum(self.inputs(batch), 0)
-        found = positions_and_documents(tokens, data.isolate_documents, self.bos_id, data.position_offsets)
-        return make_context(mode, *found, in_order=not data.position_offsets)
+        data, inputs = self.config.data, self.inputs(batch)
+        positions, documents = positions_and_documents(
+            jnp.maximum(inputs, 0), data.isolate_documents, self.bos_id, data.position_offsets
+        )
+        positions = mark_last_padding(positions, inputs, mode)
+        return make_context(mode, positions, documents, in_order=not data.position_offsets)
 
     def hidden(self, model: nnx.Module, batch: Batch, mode: ForwardMode) -> Float[Array, "B T D"]:
         """Runs the model on the input tokens; returns hidden states."""

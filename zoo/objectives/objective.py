@@ -286,6 +286,15 @@ def mark_padding(positions: Int[Array, "#B T"], tokens: Int[Array, "B T"], mode:
     return positions if mode.no_padding else jnp.where(tokens >= 0, positions, -1)
 
 
+def mark_last_padding(
+    positions: Int[Array, "#B T"], tokens: Int[Array, "B T"], mode: ForwardMode
+) -> Int[Array, "#B T"]:
+    """Does the same in causal rows, whose padding comes last. Nothing sees it there, so it is marked
+    only where layers add terms to the loss, as experts do, which are of tokens alone.
+    """
+    return positions if mode.losses is None else mark_padding(positions, tokens, mode)
+
+
 def make_context(
     mode: ForwardMode,
     positions: Int[Array, "#B T"],

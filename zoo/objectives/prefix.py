@@ -16,6 +16,7 @@ from zoo.objectives.objective import (
     Objective,
     beyond_position_table,
     make_context,
+    mark_last_padding,
     mark_padding,
 )
 
@@ -42,7 +43,7 @@ class PrefixObjective(Objective):
         tokens, prefix = batch["tokens"], self.config.objective.prefix_length
         source, inputs = tokens[:, :prefix], tokens[:, prefix - 1 : -1]
         source_context = make_context(mode, mark_padding(jnp.arange(prefix)[None], source, mode), causal=False)
-        context = make_context(mode, jnp.arange(inputs.shape[1])[None])
+        context = make_context(mode, mark_last_padding(jnp.arange(inputs.shape[1])[None], inputs, mode))
         hidden = model(jnp.maximum(source, 0), jnp.maximum(inputs, 0), source_context, context)
         return model.prediction(hidden, context)
 
@@ -75,7 +76,7 @@ class PrefixDecoderObjective(Objective):
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row, from the prefix's last token on."""
         inputs, prefix = batch["tokens"][:, :-1], self.config.objective.prefix_length
-        positions = jnp.arange(inputs.shape[1])[None]
+        positions = mark_last_padding(jnp.arange(inputs.shape[1])[None], inputs, mode)
         hidden = model(jnp.maximum(inputs, 0), make_context(mode, positions, prefix=prefix))
         # A norm over tokens inside the head counts only the scored ones.
         return model.prediction(hidden[:, prefix - 1 :], make_context(mode, positions[:, prefix - 1 :]))
