@@ -187,6 +187,20 @@ class TestCompiled:
             counts[name.removeprefix("splash_mha_").partition("_")[0]] += count
         assert counts == {"fwd": 3 * forward, "dq": 3, "dkv": 3}
 
+    @has_compiler_for("v5e")
+    def test_experts_of_a_tpu_are_multiplied_group_by_group(self):
+        """The kernel of the compiler needs no array of all rows and all matrices, here 512 MiB."""
+        fields = {
+            "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
+            "model.dim": 128, "model.ffn.hidden_dim": 256, "model.num_layers": 1, "model.dtype": "bfloat16",
+            "data.sequence_length": 256, "model.position.max_length": 256, "data.batch_size": 32,
+        }  # fmt: skip
+        words = [f"--config.{name}={value}" for name, value in fields.items()]
+        plan = self.plan("configs/gpt2.py:smoke", "--device", "v5e", "--devices", "1", *words)
+        (stage,) = plan["stages"]
+        rows = 32 * 256 * 2
+        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 256 / 4
+
     @has_compiler_for("h100")
     def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self):
         """On GPUs XLA would make an array of E x N x F for them, here 16 GiB."""

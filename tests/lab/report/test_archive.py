@@ -327,6 +327,13 @@ def test_pages_tell_tokens_per_parameter_and_times_the_tokens(writer, output):
     page = experiment_page(output / "norms", json.loads((output / "norms" / "result.json").read_text()))
     assert "| arm | parameters | tokens / parameter |" in page
     assert "| norm=pre+warm-up=0 | 1,234,567 | 0.17 |" in page
+    # Beside all parameters stand those that a token uses, where some arm has others.
+    result = json.loads((output / "norms" / "result.json").read_text())
+    result["arms"][0]["active_parameters"] = 345_678
+    sparse = experiment_page(output / "norms", result)
+    assert "| arm | parameters | active | tokens / parameter |" in sparse
+    assert "| norm=pre+warm-up=0 | 1,234,567 | 345,678 | 0.17 |" in sparse
+    assert "| norm=post+warm-up=0 | 1,234,567 | 1,234,567 | 0.17 |" in sparse
     found = baseline_effects(load_sweep(writer.root / "sweep"))["norm=post,warm-up=0"].tokens
     assert "| arm | difference | interval | times the tokens | pairs | p (Holm) |" in page
     assert f"| {found.text} |" in page

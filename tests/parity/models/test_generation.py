@@ -87,7 +87,7 @@ def test_greedy_decoding(name):
         assert found.tokens[row].tolist() == expected
 
 
-SEARCHED = ("gpt2", "gemma3", *ENCODER_DECODERS)
+SEARCHED = ("gpt2", "gemma3", "qwen3-moe", *ENCODER_DECODERS)
 OTHER_PENALTIES = pytest.mark.slow(reason="the length penalty is one formula for every model")
 
 

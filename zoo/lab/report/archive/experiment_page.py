@@ -229,9 +229,11 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
     tuned = (result.get("tuning") or {}).get("field")
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
     runs = read_table(folder / "runs.csv")
+    sparse = any("active_parameters" in arm for arm in result["arms"])
     header = [
         "arm",
         "parameters",
+        *(["active"] if sparse else []),
         "tokens / parameter",
         *([tuned] if tuned else []),
         f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}",
@@ -246,6 +248,7 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
         cells = [
             arm["name"],
             f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else "",
+            *([f"{arm.get('active_parameters', arm['parameters']):,}"] if sparse else []),
             "" if ratio is None else f"{ratio:.2g}",
             *([f"{arm['overrides'].get(tuned):g}"] if tuned else []),
             *spreads,
@@ -254,7 +257,7 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
     for floor in result.get("floors", ()):
         metrics = [result["metric"], *others]
         scores = [number(floor["scores"].get(name)) for name in metrics]
-        cells = [f"floor: {floor['name']}", "", "", *([""] if tuned else []), *scores]
+        cells = [f"floor: {floor['name']}", "", "", *([""] * (sparse + bool(tuned))), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, "", *_partial_floors(result)]
 

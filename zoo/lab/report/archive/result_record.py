@@ -158,6 +158,7 @@ def _arm(sweep: SweepResults, name: str) -> dict[str, Any]:
         "name": arm.label,
         "overrides": {path: strip_paths(value) for path, value in arm.overrides.items()},
         "parameters": arm.parameters.get("total"),
+        **({"active_parameters": active} if (active := arm.parameters.get("active")) else {}),
         "configs": [as_text(run.meta.get("identity")) for run in runs],
         "mean": found and found.mean,
         "sd": found and found.sd,
