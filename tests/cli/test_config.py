@@ -72,6 +72,26 @@ def test_show_names_the_attention_kernels_of_this_platform(capsys, monkeypatch):
     assert "not fused: float32 activations" in capsys.readouterr().out
 
 
+def test_show_counts_the_parameters_that_a_token_uses(capsys):
+    experts = ["--config.model.ffn.kind=moe", "--config.model.ffn.experts.number=4"]
+    counted = []
+    for number in (1, 2):
+        words = [
+            *experts,
+            f"--config.model.ffn.experts.per_token={number}",
+            "--config.model.ffn.experts.renormalise=False",
+        ]
+        assert main.main(["config", "show", GEMMA, *words]) == 0
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  in active"))
+        assert main.main(["config", "show", GEMMA, *words, "--json"]) == 0
+        counted.append(json.loads(capsys.readouterr().out)["parameters"])
+        assert int(line.split()[-1].replace(",", "")) == counted[-1]["active"]
+    one, two = counted
+    # All of a dense model's, and an expert more for each expert that a token is sent to.
+    assert one["total"] == two["total"] > two["active"]
+    assert 3 * (two["active"] - one["active"]) == one["total"] - one["active"]
+
+
 def test_a_group_without_parameters_is_not_valid(capsys):
     empty = [*GROUP, "--config.optimizer.group.tables.rate_factor=0.5", "--config.optimizer.group.tables.select=path:x"]
     assert main.main(["config", "validate", BYT5, *empty]) == 2

@@ -138,6 +138,27 @@ def test_plan_with_states(plan):
     assert "warning" not in text
 
 
+def test_a_plan_shows_the_parameters_that_a_token_uses_where_an_arm_has_others(plan):
+    def cost(resolved):
+        found = fake.cost(resolved)
+        if resolved.model.norm.placement == "post":
+            found.parameters["active"] = 512
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arm_resolution, "count_cost", cost)
+        sparse = make_plan(fake.experiment(allow=("parameters", "flops")))
+    shown = []
+    for each in (plan, sparse):
+        screen = Console(file=io.StringIO(), width=200)
+        print_plan(screen, each, {run.folder: FolderState("new") for run in each.runs})
+        shown.append(screen.file.getvalue())
+    assert "active" not in shown[0]
+    assert "active" in shown[1]
+    rows = [line for line in shown[1].splitlines() if line.startswith(("pre ", "post "))]
+    assert ["512" in line.split() for line in rows] == [False, False, True, True]
+
+
 def test_names_with_markup_are_shown_as_they_are(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     plan = make_plan(
