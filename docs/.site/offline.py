@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 from PIL import Image
 
 LOG = logging.getLogger("mkdocs.hooks.offline")
-SHIM, INDEX = "search/from_files.js", "search/search_index"
+SHIM, INDEX, PALETTE = "search/from_files.js", "search/search_index", "search/palette.js"
 WORKERS = "assets/javascripts/workers/search.*.min.js"
 # Files of the theme that no page loads: search in other languages than English, maps for debuggers.
 UNUSED = re.compile(r"assets/javascripts/lunr/.*|assets/.*\.map")
@@ -35,7 +35,12 @@ BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 # The text of a link of the navigation, in an element that shortens what is too long for a line.
 LINK_TEXT = re.compile(r'(class="md-nav__link[^"]*">)\s*<span class="md-ellipsis">([^<]*)</span>\s*(?=</a>)')
-COLOURS = 64
+# The script with which a page takes the colours that its reader chose, and the address of another.
+PALETTE_SCRIPT = re.compile(r"<script>(var palette=.*?)</script>", re.DOTALL)
+SHIM_ADDRESS = re.compile(rf'src="([^"]*){re.escape(SHIM)}"')
+# What only files of their own need to say, and the name of the program that wrote a page.
+NEEDLESS = re.compile(r' xmlns="http://www\.w3\.org/2000/svg"|<meta name="generator"[^>]*>')
+COLOURS = 48
 MAX_MB = 30
 
 
@@ -56,10 +61,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Warns of whatever a page would load from another host, and leaves out what no reader sees."""
-    del config
     for found in LOADED.finditer(output):
         LOG.warning("%s loads %s; keep the file in docs/", page.file.src_uri, found[1])
-    return compact(output)
+    return compact(_with_shared_palette(output, Path(config.site_dir)))
+
+
+def _with_shared_palette(html: str, site: Path) -> str:
+    """Returns a page that loads the script of its colours, which is the same in all of them; writes
+    the script.
+    """
+    script, shim = PALETTE_SCRIPT.search(html), SHIM_ADDRESS.search(html)
+    if not script or not shim:
+        return html
+    path = site / PALETTE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script[1], encoding="utf-8")
+    return html[: script.start()] + f'<script src="{shim[1]}{PALETTE}"></script>' + html[script.end() :]
 
 
 def compact(html: str) -> str:
@@ -69,7 +87,7 @@ def compact(html: str) -> str:
     """
     parts = VERBATIM.split(html)
     # Each match is three parts: the text before it, all of it, and the name of its element.
-    texts = (BREAKS.sub("\n", text) for text in parts[::3])
+    texts = (NEEDLESS.sub("", BREAKS.sub("\n", text)) for text in parts[::3])
     kept = (PLAIN.sub(r"\1", text) for text in [*parts[1::3], ""])
     page = "".join(part for pair in zip(texts, kept, strict=True) for part in pair)
     navigation, article, text = page.partition("<article")
@@ -77,7 +95,7 @@ def compact(html: str) -> str:
 
 
 def with_palette(png: bytes) -> bytes:
-    """Returns a picture with the 64 colours that are nearest to its own, if that makes it smaller."""
+    """Returns a picture with the 48 colours that are nearest to its own, if that makes it smaller."""
     written = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         full = picture.convert("RGBA")

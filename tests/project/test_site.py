@@ -94,6 +94,12 @@ def test_search_without_other_hosts(site, served, tmp_path, opened):
             assert found[0][1].startswith(f"{address}/deep/er.html")
         browser.open(found[0][1])
         browser.until("document.querySelector('article mark')?.textContent === 'zygomorphic'")
+        # A page has the colours that its reader chose on another one.
+        scheme = "document.body.getAttribute('data-md-color-scheme')"
+        assert browser.run(scheme) == "default"
+        browser.click("label[title=Dark]")
+        browser.open(f"{address}/index.html")
+        assert browser.run(scheme) == "slate"
         assert browser.problems == []
         assert browser.requests
         assert [
@@ -121,6 +127,17 @@ def test_pages_hold_the_navigation_around_them_alone(site):
     linked = set(re.findall(r'href="([^"#]*\d+\.html)"', (folder / "how" / "3.html").read_text()))
     assert {f"{number}.html" for number in range(30)} <= linked
     assert {link for link in linked if "why" in link} == {"../why/0.html"}
+
+
+def test_pages_share_the_script_of_their_colours(site):
+    folder = site({"README.md": "# Home\n", "deep/er.md": "# Gates\n"})
+    assert (folder / "search/palette.js").read_text().startswith("var palette=")
+    for page, above in (("index.html", ""), ("deep/er.html", "../")):
+        text = (folder / page).read_text()
+        assert f'<script src="{above}search/palette.js"></script>' in text
+        assert not {"var palette=", "xmlns=", "mkdocs-material-"} & set(
+            re.findall(r"var palette=|xmlns=|mkdocs-material-", text)
+        )
 
 
 def test_smaller_pages_look_the_same(site, tmp_path):
