@@ -151,6 +151,20 @@ def test_a_run_that_goes_on_while_data_are_loaded_is_trained(zoo, monkeypatch):
     assert "done already" not in out
 
 
+def test_a_run_that_goes_on_while_it_is_copied_is_trained(zoo, monkeypatch):
+    copy, going_on = equal_runs._copy, {"state": "running", "step": 20, "steps": 80, "reason": None}
+
+    def slow(origin, target, transfer):
+        copy(origin, target, transfer)
+        if origin == source(SHARED[0]):
+            write_json(origin / "status.json", going_on)
+
+    monkeypatch.setattr(equal_runs, "_copy", slow)
+    assert taken_names(zoo) == SHARED[1:]
+    assert (others(SHARED[0]) / "attempts").read_text() == "x"
+    assert not list(Path("runs/others").glob(".*.tmp"))
+
+
 @pytest.mark.parametrize(
     ("field", "every", "count"),
     [
