@@ -177,7 +177,7 @@ def _data_changes(folder: RunFolder, text: str, tokenizer: str | None) -> Iterat
     )
     for what, old, new in pairs:
         if isinstance(old, str) and new is not None and old != new:
-            yield (f"{what} has changed since the run was trained (fingerprint {old[:12]}, now {new[:12]})")
+            yield f"{what} has changed since the run was trained (fingerprint {old[:12]}, now {new[:12]})"
 
 
 def related_run_problems(runs: Iterable[tuple[str, ResolvedConfig]]) -> list[str]:

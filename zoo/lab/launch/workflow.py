@@ -208,7 +208,7 @@ class SweepWorkflow:
         self._check_folder(folder, plan)
         exists = folder.exists() and not self._fresh
         taken = self._equal_runs.find(plan.in_order, self._earlier(folder))
-        problems = [*self._executor.problems(plan), *related_run_problems(self._new_configs(plan, folder, taken))]
+        problems = [*self._executor.problems(plan), *related_run_problems(self._new_configs(plan, folder))]
         problems += unlike_runs(taken, plan.in_order, self._options.population)
         if exists and (conflicts := find_conflicts(folder, plan.in_order)):
             problems += [*conflicts, _other_folder_hint(folder)]
@@ -263,10 +263,10 @@ class SweepWorkflow:
             raise
         return plan if self._fresh else plan.in_folder(folder)
 
-    def _new_configs(self, plan: Plan, folder: Path, taken: Mapping[str, Path]) -> list[tuple[str, ResolvedConfig]]:
-        """Returns (arm, config) of the runs that are to start anew: only these read other runs."""
+    def _new_configs(self, plan: Plan, folder: Path) -> list[tuple[str, ResolvedConfig]]:
+        """Returns (arm, config) of the runs that have not started: only these read other runs."""
         new = [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
-        return [(run.arm.name, run.config) for run in new if run.folder not in taken]
+        return [(run.arm.name, run.config) for run in new]
 
     def _begin(self, plan: Plan, folder: Path, taken: Mapping[str, Path]) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
