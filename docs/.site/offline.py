@@ -35,10 +35,11 @@ BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 # The text of a link of the navigation, in an element that shortens what is too long for a line.
 LINK_TEXT = re.compile(r'(class="md-nav__link[^"]*">)\s*<span class="md-ellipsis">([^<]*)</span>\s*(?=</a>)')
-# The script with which a page takes the colours that its reader chose, and the address of another.
+# The theme's script that applies the colour scheme that a reader has chosen; pages repeat it in full.
 PALETTE_SCRIPT = re.compile(r"<script>(var palette=.*?)</script>", re.DOTALL)
+# The relative address of another shared script tells where a page finds this one.
 SHIM_ADDRESS = re.compile(rf'src="([^"]*){re.escape(SHIM)}"')
-# What only files of their own need to say, and the name of the program that wrote a page.
+# An attribute that SVG needs in a file of its own and not within HTML, and the name of the generator.
 NEEDLESS = re.compile(r' xmlns="http://www\.w3\.org/2000/svg"|<meta name="generator"[^>]*>')
 COLOURS = 48
 MAX_MB = 30
@@ -67,8 +68,8 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def _with_shared_palette(html: str, site: Path) -> str:
-    """Returns a page that loads the script of its colours, which is the same in all of them; writes
-    the script.
+    """Returns a page that loads the script of the colour scheme from a file, which the first page
+    writes: the script is the same in all of them.
     """
     script, shim = PALETTE_SCRIPT.search(html), SHIM_ADDRESS.search(html)
     if not script or not shim:
@@ -95,7 +96,7 @@ def compact(html: str) -> str:
 
 
 def with_palette(png: bytes) -> bytes:
-    """Returns a picture with the 48 colours that are nearest to its own, if that makes it smaller."""
+    """Returns a picture with the `COLOURS` that are nearest to its own, if that makes it smaller."""
     written = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         full = picture.convert("RGBA")

@@ -187,34 +187,26 @@ class TestCompiled:
             counts[name.removeprefix("splash_mha_").partition("_")[0]] += count
         assert counts == {"fwd": 3 * forward, "dq": 3, "dkv": 3}
 
-    @has_compiler_for("v5e")
-    def test_experts_of_a_tpu_are_multiplied_group_by_group(self):
-        """The kernel of the compiler needs no array of all rows and all matrices, here 512 MiB."""
+    @pytest.mark.parametrize(
+        ("device", "dim", "hidden", "rows"),
+        [
+            pytest.param("v5e", 128, 256, 32, marks=has_compiler_for("v5e")),
+            pytest.param("h100", 512, 2048, 128, marks=has_compiler_for("h100")),
+        ],
+    )
+    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self, device, dim, hidden, rows):
+        """Those would need an array of E x N x F, here 512 MiB and 16 GiB."""
+        number, length = 64, 256
         fields = {
-            "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
-            "model.dim": 128, "model.ffn.hidden_dim": 256, "model.num_layers": 1, "model.dtype": "bfloat16",
-            "data.sequence_length": 256, "model.position.max_length": 256, "data.batch_size": 32,
+            "model.ffn.kind": "moe", "model.ffn.experts.number": number, "model.ffn.experts.per_token": 2,
+            "model.dim": dim, "model.ffn.hidden_dim": hidden, "model.num_layers": 1, "model.dtype": "bfloat16",
+            "model.remat": "full", "data.sequence_length": length, "model.position.max_length": length,
+            "data.batch_size": rows,
         }  # fmt: skip
         words = [f"--config.{name}={value}" for name, value in fields.items()]
-        plan = self.plan("configs/gpt2.py:smoke", "--device", "v5e", "--devices", "1", *words)
+        plan = self.plan("configs/gpt2.py:smoke", "--device", device, "--devices", "1", *words)
         (stage,) = plan["stages"]
-        rows = 32 * 256 * 2
-        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 256 / 4
-
-    @has_compiler_for("h100")
-    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self):
-        """On GPUs XLA would make an array of E x N x F for them, here 16 GiB."""
-        fields = {
-            "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
-            "model.dim": 512, "model.ffn.hidden_dim": 2048, "model.num_layers": 1, "model.dtype": "bfloat16",
-            "model.remat": "full", "data.sequence_length": 256, "model.position.max_length": 256,
-            "data.batch_size": 128,
-        }  # fmt: skip
-        words = [f"--config.{name}={value}" for name, value in fields.items()]
-        plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "1", *words)
-        (stage,) = plan["stages"]
-        rows = 128 * 256 * 2
-        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 2048 / 4
+        assert stage["measured"]["temporaries"] < 2 * number * (2 * rows * length) * hidden / 4
 
     @has_compiler_for("h100")
     def test_experts_that_choose_equally_many_tokens_compile(self):

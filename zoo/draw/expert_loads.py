@@ -79,10 +79,11 @@ def page(found: Loads, name: str) -> Figure:
         entropy.plot(found.steps, found.entropies[layer], color=colour, linewidth=1.3, label=layer)
         for axes in rest:
             axes.plot(found.steps, found.dropped[layer], color=colour, linewidth=1.3, label=layer)
-            axes.set(xlabel="update", title="share of assignments dropped", ylim=(0, None))
     largest.set(xlabel="update", title="largest load of a layer")
     entropy.axhline(np.log(most), color="0.6", linewidth=0.8, linestyle=":")
     entropy.set(xlabel="update", title="entropy of the router, nats (dotted: uniform)")
+    for axes in rest:
+        axes.set(xlabel="update", title="share of assignments dropped", ylim=(0, None))
     for axes in (largest, entropy, *rest):
         axes.grid(alpha=0.25)
     largest.legend(frameon=False, fontsize=7)

@@ -394,23 +394,6 @@ def test_arms_are_matched_by_a_field(monkeypatch):
         assert size(second) == pytest.approx(size(first), rel=0.01)
 
 
-@pytest.mark.parametrize("match", ["total_parameters", "active_flops"])
-def test_a_mixture_is_matched_by_all_of_its_parameters_or_by_those_that_a_token_uses(monkeypatch, match):
-    monkeypatch.undo()
-    experts = {"model.ffn.kind": "moe", "model.ffn.experts.number": 4, "model.ffn.experts.kind": "gelu"}
-    arms = {"ffn": {"dense": {}, "mixture": experts}}
-    base = config.override(config.default(), {"model.ffn.hidden_dim": 512, "model.ffn.bias": False})
-    allow = ("flops",) if match == "total_parameters" else ("parameters",)
-    declared = unrestricted(arms, base=base, allow=allow, match=f"{match}:model.ffn.hidden_dim")
-    dense, mixture = make_plan(declared).arms
-    # Four experts, of which a token is sent to two.
-    size = mixture.config.model.ffn.hidden_dim
-    assert size == pytest.approx(512 / (4 if match == "total_parameters" else 2), rel=0.03)
-    counts = (lambda arm: arm.parameters["total"]) if match == "total_parameters" else (lambda arm: arm.flops_per_token)
-    assert counts(mixture) == pytest.approx(counts(dense), rel=0.01)
-    assert mixture.parameters["active"] < mixture.parameters["total"]
-
-
 def test_impossible_matches_report_the_nearest_values(monkeypatch):
     monkeypatch.undo()
     base = config.override(config.default(), {"model.num_layers": 2, "model.ffn.hidden_dim": 512})

@@ -65,8 +65,8 @@ class EqualRuns:
                 self._sweeps[path] = sweep
 
     def find(self, runs: Iterable[PlannedRun], folder: Path) -> dict[str, Path]:
-        """Returns the folders of runs equal to planned ones that have not begun, by the folder of the
-        planned run.
+        """Returns, for each planned run that has no folder yet and has an equal run, {folder of the
+        planned run: path of the equal one}.
 
         Args:
             runs: the planned runs.
