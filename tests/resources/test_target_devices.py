@@ -187,26 +187,46 @@ class TestCompiled:
             counts[name.removeprefix("splash_mha_").partition("_")[0]] += count
         assert counts == {"fwd": 3 * forward, "dq": 3, "dkv": 3}
 
-    @pytest.mark.parametrize(
-        ("device", "dim", "hidden", "rows"),
-        [
-            pytest.param("v5e", 128, 256, 32, marks=has_compiler_for("v5e")),
-            pytest.param("h100", 512, 2048, 128, marks=has_compiler_for("h100")),
-        ],
-    )
-    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self, device, dim, hidden, rows):
-        """Those would need an array of E x N x F, here 512 MiB and 16 GiB."""
-        number, length = 64, 256
+    @has_compiler_for("v5e")
+    def test_a_tpu_multiplies_each_row_with_the_matrix_of_its_group_alone(self):
+        """So do the two products of the gradients."""
+        rows, groups, inputs, outputs = 2**13, 16, 256, 512
+        device = SingleDeviceSharding(target_devices.target_devices("v5e", 1)[0])
+        x, w, sizes = (
+            jax.ShapeDtypeStruct(shape, dtype, sharding=device)
+            for shape, dtype in (
+                ((rows, inputs), jnp.bfloat16),
+                ((groups, inputs, outputs), jnp.bfloat16),
+                ((groups,), jnp.int32),
+            )
+        )
+
+        def product(x, w, sizes):
+            return grouped_product(x, w, sizes, Platform("tpu"))
+
+        def loss(x, w, sizes):
+            return product(x, w, sizes).astype(jnp.float32).sum()
+
+        for function, products in ((product, 1), (jax.grad(loss, (0, 1)), 2)):
+            compiled = target_devices.compile_for("tpu", jax.jit(function).lower(x, w, sizes))
+            assert "ragged-dot" in compiled.as_text()
+            operations = compiled.cost_analysis()["flops"]
+            assert operations == pytest.approx(2 * products * rows * inputs * outputs, rel=0.1)
+
+    @has_compiler_for("h100")
+    def test_products_of_experts_are_no_products_of_all_rows_with_all_matrices(self):
+        """On GPUs XLA would make an array of E x N x F for them, here 16 GiB."""
         fields = {
-            "model.ffn.kind": "moe", "model.ffn.experts.number": number, "model.ffn.experts.per_token": 2,
-            "model.dim": dim, "model.ffn.hidden_dim": hidden, "model.num_layers": 1, "model.dtype": "bfloat16",
-            "model.remat": "full", "data.sequence_length": length, "model.position.max_length": length,
-            "data.batch_size": rows,
+            "model.ffn.kind": "moe", "model.ffn.experts.number": 64, "model.ffn.experts.per_token": 2,
+            "model.dim": 512, "model.ffn.hidden_dim": 2048, "model.num_layers": 1, "model.dtype": "bfloat16",
+            "model.remat": "full", "data.sequence_length": 256, "model.position.max_length": 256,
+            "data.batch_size": 128,
         }  # fmt: skip
         words = [f"--config.{name}={value}" for name, value in fields.items()]
-        plan = self.plan("configs/gpt2.py:smoke", "--device", device, "--devices", "1", *words)
+        plan = self.plan("configs/gpt2.py:smoke", "--device", "h100", "--devices", "1", *words)
         (stage,) = plan["stages"]
-        assert stage["measured"]["temporaries"] < 2 * number * (2 * rows * length) * hidden / 4
+        rows = 128 * 256 * 2
+        assert stage["measured"]["temporaries"] < 2 * 64 * rows * 2048 / 4
 
     @has_compiler_for("h100")
     def test_experts_that_choose_equally_many_tokens_compile(self):
