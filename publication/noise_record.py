@@ -13,27 +13,32 @@ PATH = Path(__file__).resolve().parents[1] / "zoo" / "lab" / NOISE_RECORD
 
 
 def write(results: Path) -> Path:
-    """Writes the median noise of the sweeps of each size, budget and metric, and returns the path.
+    """Writes the median noise of the sweeps of each size, text, objective, budget and metric, and
+    returns the path.
 
-    Sweeps of one size with the same tokens count together; their degrees of freedom add up.
+    Sweeps that agree in these count together; their degrees of freedom add up. Without its text, a
+    sweep tells nothing of others.
 
     Args:
         results: the folder of the archived sweeps.
     """
-    groups: dict[tuple[str, int, str], list] = {}
+    groups: dict[tuple, list] = {}
     for floor in noise_floors(results):
-        if floor.size:
-            groups.setdefault((floor.size, floor.tokens, floor.metric), []).append(floor)
+        if floor.size and floor.sources:
+            key = (floor.size, floor.sources, floor.objectives, floor.tokens, floor.metric)
+            groups.setdefault(key, []).append(floor)
     entries = [
         {
             "size": size,
+            "sources": sources,
+            "objectives": objectives,
             "tokens": tokens,
             "metric": metric,
             "sd": float(f"{np.median([floor.sd for floor in floors]):.3g}"),
             "df": sum((floor.arms - 1) * (floor.seeds - 1) for floor in floors),
             "sweeps": len(floors),
         }
-        for (size, tokens, metric), floors in sorted(groups.items())
+        for (size, sources, objectives, tokens, metric), floors in sorted(groups.items())
     ]
     lines = ",\n ".join(json.dumps(entry) for entry in entries)
     write_atomic(PATH, f"[{lines}]\n")

@@ -31,6 +31,8 @@ def write_archive(folder: Path) -> Path:
         "expected": [],
         "arms": [{"name": "x", "overrides": {}, "parameters": 1000, "mean": 2.0, "sd": 0.1, "seeds": 4}],
         "warnings": [],
+        "sources": ["stdlib"],
+        "objectives": ["causal"],
         "tables": [],
         "pictures": [],
     }

@@ -46,16 +46,6 @@ def test_only_the_text_and_the_name_change(monkeypatch):
     assert "corpus" not in make_plan(first).record()
 
 
-def test_the_noise_of_archived_sweeps_is_not_that_of_another_text(monkeypatch):
-    from zoo.lab.planning import arm_resolution, plan
-
-    monkeypatch.setattr(arm_resolution, "count_cost", fake_run.cost)
-    monkeypatch.setattr(plan, "noise_of_size", lambda *_: {"eval/loss": {"sd": 0.01}})
-    first = fake_run.experiment()
-    assert make_plan(first).noise
-    assert not make_plan(on_corpus(first, "text:news.txt")).noise
-
-
 def test_fields_of_the_first_text_are_left_out():
     own = {"data.source": "hf:a/b", "data.hub.revision": "0" * 40, "data.column": "story", "data.held_out": "text:dev"}
     base = config.override(fake_run.experiment().base, own)

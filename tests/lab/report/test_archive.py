@@ -78,8 +78,12 @@ def test_the_provenance_of_the_numbers_is_recorded(writer):
         record = json.loads(meta.read_text())
         record |= {"commit": "c" * 40, "identity": f"hash{number}", "processor": "A", "data": {"fingerprint": "f" * 64}}
         meta.write_text(json.dumps(record))
+        config = json.loads(meta.with_name("config.json").read_text())
+        config |= {"data": {"source": "text:/texts/a.txt"}, "objective": {"kind": "causal"}}
+        meta.with_name("config.json").write_text(json.dumps(config))
     result = json.loads((archive_results(load_sweep(sweep), writer.root / "results") / "result.json").read_text())
     assert (result["commits"], result["data"], result["processor"]) == (["c" * 40], ["f" * 64], "A")
+    assert (result["sources"], result["objectives"]) == (["text:a.txt"], ["causal"])
     hashes = [each for arm in result["arms"] for each in arm["configs"]]
     assert sorted(hashes) == sorted(f"hash{number}" for number in range(12))
     write_index(writer.root / "results")

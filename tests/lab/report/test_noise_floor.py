@@ -34,7 +34,7 @@ def test_the_page_of_the_noise_floor(tmp_path):
     assert 0.003 < floor.sd < 0.04
     assert floor.detectable(3) > floor.detectable(5) > floor.detectable(10)
     text = write_noise_floor(output).read_text()
-    assert f"| one | tiny | 1,000 | 512 | eval/loss | 3 x 3 | {floor.sd:.2g} (" in text
+    assert f"| one | tiny | 1,000 | 512 | stdlib | causal | eval/loss | 3 x 3 | {floor.sd:.2g} (" in text
     assert "[The noise floor](noise_floor.md)" in write_index(output).read_text()
     (output / "one/runs.csv").write_text("arm,seed\n1,2\n")
     with pytest.raises(ConfigError, match=r"one/result\.json: not readable as a result"):

@@ -16,25 +16,30 @@ NOISE_RECORD = "noise_floors.json"
 
 @lru_cache
 def recorded_noise() -> tuple[Mapping[str, Any], ...]:
-    """Returns the entries of the record: size, metric, tokens, sd, df and the number of sweeps."""
+    """Returns the entries of the record: size, sources, objectives, tokens, metric, sd, df, sweeps."""
     return tuple(json.loads(resources.files("zoo.lab").joinpath(NOISE_RECORD).read_text(encoding="utf-8")))
 
 
-def noise_of_size(size: str, metrics: Iterable[str], tokens: float) -> dict[str, dict[str, Any]]:
+def noise_of_size(
+    size: str, trained: Mapping[str, Any], metrics: Iterable[str], tokens: float
+) -> dict[str, dict[str, Any]]:
     """Returns {metric: {sd, df, source}} of the metrics that the record has.
 
     Args:
         size: name of a size of `zoo.lab.sizes`.
+        trained: the texts and objectives of the sweep (`zoo.lab.trained_on`); those of the record have
+            to be the same.
         metrics: e.g. `eval/loss`.
         tokens: of the training of a run; the record has to be within 10 % of it.
     """
     found = {}
     for entry in recorded_noise():
-        if entry["size"] == size and entry["metric"] in metrics and abs(entry["tokens"] / tokens - 1) <= 0.1:
+        same = entry["size"] == size and all(entry[name] == values for name, values in trained.items())
+        if same and entry["metric"] in metrics and abs(entry["tokens"] / tokens - 1) <= 0.1:
             sweeps = f"{entry['sweeps']} archived sweep{'s' if entry['sweeps'] > 1 else ''}"
             found[entry["metric"]] = {
                 "sd": entry["sd"],
                 "df": entry["df"],
-                "source": f"the median of {sweeps} of the size {size}",
+                "source": f"the median of {sweeps} of the size {size} on this text",
             }
     return found

@@ -20,6 +20,7 @@ from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
+from zoo.lab.trained_on import trained_on
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,11 @@ class Plan:
     def noise(self) -> dict[str, Any]:
         """{metric: {sd, df, source}} of paired differences, as earlier sweeps tell it."""
         experiment = self.experiment
-        # The record is of the text that the sizes share.
-        if experiment.noise or experiment.corpus or not self.arms:
+        if experiment.noise or not self.arms:
             return dict(experiment.noise)
         used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
-        return noise_of_size(experiment.size, used, self.arms[0].tokens)
+        trained = trained_on(arm.config for arm in self.arms)
+        return noise_of_size(experiment.size, trained, used, self.arms[0].tokens)
 
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
         """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""

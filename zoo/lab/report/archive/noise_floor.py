@@ -46,6 +46,7 @@ class NoiseFloor:
         sweep, size: name and size of the experiment.
         parameters: largest number among its arms; 0 if not recorded.
         tokens: of the training of a run.
+        sources, objectives: what the runs were trained on and for (`zoo.lab.trained_on`).
         metric: the metric.
         arms, seeds: how many were compared.
         sd: standard deviation of the paired difference of two arms, in the metric's unit.
@@ -56,6 +57,8 @@ class NoiseFloor:
     size: str
     parameters: int
     tokens: int
+    sources: tuple[str, ...]
+    objectives: tuple[str, ...]
     metric: str
     arms: int
     seeds: int
@@ -115,6 +118,8 @@ def noise_floors(output: Path) -> Iterator[NoiseFloor]:
                         result["size"],
                         max((arm["parameters"] or 0 for arm in result["arms"]), default=0),
                         max(int(run["tokens"]) for run in runs),
+                        tuple(result.get("sources", ())),
+                        tuple(result.get("objectives", ())),
                         metric,
                         *values.shape,
                         *paired_noise(values),
@@ -138,13 +143,14 @@ def write_noise_floor(output: Path) -> Path:
 
 
 def _lines(floors: Iterable[NoiseFloor]) -> Iterator[str]:
-    columns = ["experiment", "size", "parameters", "tokens", "metric", "arms x seeds"]
+    columns = ["experiment", "size", "parameters", "tokens", "text", "objective", "metric", "arms x seeds"]
     columns += ["SD of a paired difference (95 % interval)", *(f"{seeds} seeds" for seeds in SEEDS)]
-    yield from (*_HEAD, f"| {' | '.join(columns)} |", f"|{' --- |' * 7}{' ---: |' * len(SEEDS)}")
+    yield from (*_HEAD, f"| {' | '.join(columns)} |", f"|{' --- |' * 9}{' ---: |' * len(SEEDS)}")
     for floor in sorted(floors, key=lambda floor: (floor.metric, floor.parameters, floor.tokens, floor.sweep)):
         found = " | ".join(f"{floor.detectable(seeds):.2g}" for seeds in SEEDS)
         yield (
-            f"| {floor.sweep} | {floor.size} | {floor.parameters:,} | {floor.tokens:,} | {floor.metric} | "
+            f"| {floor.sweep} | {floor.size} | {floor.parameters:,} | {floor.tokens:,} | "
+            f"{', '.join(floor.sources)} | {', '.join(floor.objectives)} | {floor.metric} | "
             f"{floor.arms} x {floor.seeds} | {floor.sd:.2g} ({floor.low:.2g} to {floor.high:.2g}) | {found} |"
         )
     yield ""

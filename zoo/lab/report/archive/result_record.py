@@ -25,6 +25,7 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid
 from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import spread
+from zoo.lab.trained_on import trained_on
 
 # The procedure of `zoo.lab.results.verdict`, and the one before it.
 PROCEDURE = "fitted settings, floors, and each claim by itself"
@@ -73,6 +74,10 @@ def result_record(sweep: SweepResults, verdict: Verdict, grid: TuningGrid | None
         "data": sorted(
             {found for run in sweep.runs if (found := as_text(as_dict(run.meta.get("data")).get("fingerprint")))}
         ),
+        **{
+            name: [strip_paths(value) for value in values]
+            for name, values in trained_on(run.config for run in sweep.runs).items()
+        },
     }
 
 

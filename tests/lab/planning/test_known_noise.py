@@ -1,0 +1,82 @@
+"""The recorded noise of a size is that of one text, objective and budget."""
+
+import pytest
+
+from publication import noise_record
+from tests.lab import fake_run
+from tests.support.archives import write_archive
+from zoo.files import read_json, write_json
+from zoo.lab.planning import known_noise
+from zoo.lab.planning.plan import make_plan
+from zoo.lab.trained_on import trained_on
+
+TEXT = f"text:{fake_run.__file__}"
+BUDGET = 16 * fake_run.STEPS
+
+
+@pytest.fixture
+def plan_of(monkeypatch):
+    """Plans the experiment of two norms; the record has its size, text, objective and tokens."""
+    from zoo.lab.planning import arm_resolution
+
+    key = {"size": "tiny", "sources": [TEXT], "objectives": ["causal"], "tokens": BUDGET}
+    entries = [key | {"metric": metric, "sd": 0.01, "df": 6, "sweeps": 1} for metric in ("eval/loss", "eval/accuracy")]
+    monkeypatch.setattr(arm_resolution, "count_cost", fake_run.cost)
+    monkeypatch.setattr(known_noise, "recorded_noise", lambda: entries)
+
+    def plan(changes, **fields):
+        from zoo import config
+
+        return make_plan(fake_run.experiment(base=config.override(fake_run.experiment().base, changes), **fields))
+
+    return plan
+
+
+def test_the_record_is_used_for_what_it_was_measured_on(plan_of):
+    found = plan_of({}).noise
+    assert list(found) == ["eval/loss"]
+    assert (found["eval/loss"]["sd"], found["eval/loss"]["df"]) == (0.01, 6)
+    assert found["eval/loss"]["source"] == "the median of 1 archived sweep of the size tiny on this text"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"data.source": "stdlib"}, {}),
+        ({"data.source": "synthetic:recall,length=4"}, {}),
+        ({"objective.kind": "prefix"}, {}),
+        ({"training.steps": 2 * fake_run.STEPS}, {}),
+        ({}, {"size": "medium"}),
+        ({}, {"factors": {"norm": {"pre": {}, "post": {"model.norm.placement": "post", "data.source": "stdlib"}},
+                          "warm-up": {"0": {}, "10": {"schedule.warmup_steps": 10}}}, "allow": ("text",)}),
+    ],
+)  # fmt: skip
+def test_it_is_not_used_for_another_text_objective_budget_or_size(plan_of, changes, fields):
+    assert plan_of(changes, **fields).noise == {}
+
+
+def test_texts_and_objectives_of_runs():
+    mixed = {"data": {"source": "mixture", "mixture": ("stdlib=2", "text:a.txt=1")}, "objective": {"kind": "masked"}}
+    plain = {"data": {"source": "stdlib", "mixture": ()}, "objective": {"kind": "causal"}}
+    assert trained_on([plain, plain]) == {"sources": ["stdlib"], "objectives": ["causal"]}
+    assert trained_on([mixed, plain]) == {
+        "sources": ["stdlib", "stdlib=2", "text:a.txt=1"],
+        "objectives": ["causal", "masked"],
+    }
+    assert trained_on([{}]) == {"sources": [], "objectives": []}
+
+
+def test_sweeps_of_two_texts_are_two_entries_of_the_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(noise_record, "PATH", tmp_path / "noise.json")
+    (tmp_path / "results").mkdir()
+    texts = {"first": ["stdlib"], "second": ["stdlib"], "other": ["synthetic:recall"], "unknown": []}
+    for name, sources in texts.items():
+        write_archive(tmp_path / name)
+        (tmp_path / name / "one").rename(tmp_path / "results" / name)
+        record = read_json(tmp_path / "results" / name / "result.json")
+        write_json(tmp_path / "results" / name / "result.json", record | {"sources": sources})
+    entries = read_json(noise_record.write(tmp_path / "results"))
+    assert [(entry["sources"], entry["df"], entry["sweeps"]) for entry in entries] == [
+        (["stdlib"], 8, 2),
+        (["synthetic:recall"], 4, 1),
+    ]
