@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 from PIL import Image
 
 LOG = logging.getLogger("mkdocs.hooks.offline")
-SHIM, INDEX, PALETTE = "search/from_files.js", "search/search_index", "search/palette.js"
+SHIM, INDEX = "search/from_files.js", "search/search_index"
 WORKERS = "assets/javascripts/workers/search.*.min.js"
 # Files of the theme that no page loads: search in other languages than English, maps for debuggers.
 UNUSED = re.compile(r"assets/javascripts/lunr/.*|assets/.*\.map")
@@ -35,8 +35,15 @@ BESIDE_TAGS = re.compile(r"(?<=>)\n|\n(?=<)")
 PLAIN = re.compile(r'<span class="(?:n|p|w)">([^<]*)</span>')
 # The text of a link of the navigation, in an element that shortens what is too long for a line.
 LINK_TEXT = re.compile(r'(class="md-nav__link[^"]*">)\s*<span class="md-ellipsis">([^<]*)</span>\s*(?=</a>)')
-# The theme's script that applies the colour scheme that a reader has chosen; pages repeat it in full.
-PALETTE_SCRIPT = re.compile(r"<script>(var palette=.*?)</script>", re.DOTALL)
+# What the theme repeats in every page: the script that applies the colour scheme that a reader has
+# chosen, and the element of the search, which is empty until a script fills it.
+SHARED = {
+    "search/palette.js": (re.compile(r"<script>(var palette=.*?)</script>", re.DOTALL), lambda found: found[1]),
+    "search/dialog.js": (
+        re.compile(r'<div class="md-search" .*?<ol class="md-search-result__list"[^>]*></ol>(?:</div>){5}', re.DOTALL),
+        lambda found: f"document.write({json.dumps(found[0])})",
+    ),
+}
 # The relative address of another shared script tells where a page finds this one.
 SHIM_ADDRESS = re.compile(rf'src="([^"]*){re.escape(SHIM)}"')
 # An attribute that SVG needs in a file of its own and not within HTML, and the name of the generator.
@@ -64,21 +71,23 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Warns of whatever a page would load from another host, and leaves out what no reader sees."""
     for found in LOADED.finditer(output):
         LOG.warning("%s loads %s; keep the file in docs/", page.file.src_uri, found[1])
-    return compact(_with_shared_palette(output, Path(config.site_dir)))
+    return _with_shared_scripts(compact(output), Path(config.site_dir))
 
 
-def _with_shared_palette(html: str, site: Path) -> str:
-    """Returns a page that loads the script of the colour scheme from a file, which the first page
-    writes: the script is the same in all of them.
+def _with_shared_scripts(html: str, site: Path) -> str:
+    """Returns a page that loads from files what is the same in all pages (`SHARED`); the first page
+    writes the files.
     """
-    script, shim = PALETTE_SCRIPT.search(html), SHIM_ADDRESS.search(html)
-    if not script or not shim:
-        return html
-    path = site / PALETTE
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script[1], encoding="utf-8")
-    return html[: script.start()] + f'<script src="{shim[1]}{PALETTE}"></script>' + html[script.end() :]
+    above = SHIM_ADDRESS.search(html)
+    for name, (pattern, script) in SHARED.items():
+        found = above and pattern.search(html)
+        if not found:
+            continue
+        if not (site / name).exists():
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / name).write_text(script(found), encoding="utf-8")
+        html = html.replace(found[0], f'<script src="{above[1]}{name}"></script>', 1)
+    return html
 
 
 def compact(html: str) -> str:

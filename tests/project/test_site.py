@@ -129,15 +129,15 @@ def test_pages_hold_the_navigation_around_them_alone(site):
     assert {link for link in linked if "why" in link} == {"../why/0.html"}
 
 
-def test_pages_share_the_script_of_their_colours(site):
+def test_pages_share_the_scripts_of_their_colours_and_of_the_search(site):
     folder = site({"README.md": "# Home\n", "deep/er.md": "# Gates\n"})
     assert (folder / "search/palette.js").read_text().startswith("var palette=")
+    assert (folder / "search/dialog.js").read_text().startswith('document.write("<div class=')
     for page, above in (("index.html", ""), ("deep/er.html", "../")):
         text = (folder / page).read_text()
         assert f'<script src="{above}search/palette.js"></script>' in text
-        assert not {"var palette=", "xmlns=", "mkdocs-material-"} & set(
-            re.findall(r"var palette=|xmlns=|mkdocs-material-", text)
-        )
+        assert f'<script src="{above}search/dialog.js"></script></nav></header>' in text
+        assert re.findall(r"var palette=|xmlns=|mkdocs-material-|md-search__", text) == []
 
 
 def test_smaller_pages_look_the_same(site, tmp_path):
