@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.archives import write_archive
 from zoo.errors import ConfigError
+from zoo.files import read_json, write_json
 from zoo.lab.report.archive.noise_floor import noise_floors, paired_noise, without_outlying, write_noise_floor
 from zoo.lab.report.archive.results_index import write_index
 
@@ -36,6 +37,9 @@ def test_the_page_of_the_noise_floor(tmp_path):
     text = write_noise_floor(output).read_text()
     assert f"| one | tiny | 1,000 | 512 | stdlib | causal | eval/loss | 3 x 3 | {floor.sd:.2g} (" in text
     assert "[The noise floor](noise_floor.md)" in write_index(output).read_text()
+    record = read_json(output / "one/result.json") | {"sources": ["a", "b", "c"], "objectives": ["causal", "masked"]}
+    write_json(output / "one/result.json", record)
+    assert "| a and 2 others | causal, masked | eval/loss |" in write_noise_floor(output).read_text()
     (output / "one/runs.csv").write_text("arm,seed\n1,2\n")
     with pytest.raises(ConfigError, match=r"one/result\.json: not readable as a result"):
         write_noise_floor(output)

@@ -5,7 +5,7 @@
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,7 +150,12 @@ def _lines(floors: Iterable[NoiseFloor]) -> Iterator[str]:
         found = " | ".join(f"{floor.detectable(seeds):.2g}" for seeds in SEEDS)
         yield (
             f"| {floor.sweep} | {floor.size} | {floor.parameters:,} | {floor.tokens:,} | "
-            f"{', '.join(floor.sources)} | {', '.join(floor.objectives)} | {floor.metric} | "
+            f"{_few(floor.sources)} | {_few(floor.objectives)} | {floor.metric} | "
             f"{floor.arms} x {floor.seeds} | {floor.sd:.2g} ({floor.low:.2g} to {floor.high:.2g}) | {found} |"
         )
     yield ""
+
+
+def _few(names: Sequence[str]) -> str:
+    """Returns up to two names, and how many others there are."""
+    return ", ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} others"
