@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side
-from zoo.lab.sizes import decoder, rates, sized_name
+from zoo.lab.sizes import decoder, rates, sized_name, whole_patterns
 
 MARGIN = 0.02
 PLACES = ("first", "second", "third", "last")
@@ -34,7 +34,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("full_layer", size),
         question="Which of four layers should have full attention?",
-        base=decoder(size),
+        base=decoder(size, whole_patterns(size, len(PLACES))),
         factors={"full layer": {place: _hybrid(place) for place in PLACES}},
         tune=rates(size),
         claim=Claim("V54", "In a hybrid it does not matter which of four layers has full attention", "Qwen Team 2025"),

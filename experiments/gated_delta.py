@@ -23,7 +23,7 @@ Transformer 18.53, and hybrids with windows of attention 15.91 to 16.00 (Yang et
 """
 
 from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Side
-from zoo.lab.sizes import decoder, rates, sized_name
+from zoo.lab.sizes import decoder, rates, sized_name, whole_patterns
 
 MARGIN = 0.02
 STATE = {"model.attention.kind": "gated_delta", "model.position.kind": "none"}
@@ -40,7 +40,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("gated_delta", size),
         question="Can a state of one size replace attention in three layers of four?",
-        base=decoder(size),
+        base=decoder(size, whole_patterns(size, len(HYBRID["model.layers.pattern"]))),
         factors={"layers": {"full": {}, "hybrid": HYBRID, "state": STATE}},
         # Operations are matched to within 1 %.
         allow=("parameters", "flops"),

@@ -18,7 +18,7 @@ Published: a finer decay makes better use of a state of limited size (Kimi Team 
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Match, Side
-from zoo.lab.sizes import decoder, rates, sized_name
+from zoo.lab.sizes import decoder, rates, sized_name, whole_patterns
 
 KIND = "model.layers.kinds.state.attention.kind"
 HYBRID = {
@@ -33,7 +33,9 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("kimi_delta", size),
         question="Does a decay of each channel end below one of each head?",
-        base=config.override(decoder(size), HYBRID | {KIND: "gated_delta"}),
+        base=config.override(
+            decoder(size, whole_patterns(size, len(HYBRID["model.layers.pattern"]))), HYBRID | {KIND: "gated_delta"}
+        ),
         factors={"state": {"gated delta": {KIND: "gated_delta"}, "kimi delta": {KIND: "kimi_delta"}}},
         # Operations are matched to within 1 %.
         allow=("parameters", "flops"),

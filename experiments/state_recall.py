@@ -21,7 +21,7 @@ from pathlib import Path
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side
-from zoo.lab.sizes import decoder, rates, sized_name
+from zoo.lab.sizes import decoder, rates, sized_name, whole_patterns
 
 TASK = config.import_file(Path(__file__).with_name("multi_query_recall.py"), "experiment file")
 MARGIN, METRIC = TASK.MARGIN, TASK.METRIC
@@ -43,7 +43,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("state_recall", size),
         question="How much of what attention recalls does a state of one size recall?",
-        base=decoder(size, TASK.TINY if size == "tiny" else TASK.OTHER_SIZES),
+        base=decoder(size, (TASK.TINY if size == "tiny" else TASK.OTHER_SIZES) | whole_patterns(size, 4)),
         factors={
             "mixing": {
                 "softmax": {},

@@ -72,7 +72,18 @@ def marks_of(name, size):
 
 MARKED_SPECS = [pytest.param(spec, marks=marks_of(*spec.split(":"))) for spec in SPECS]
 # Experiments whose docstring promises equal FLOPs.
-EQUAL_FLOPS = ("bytes_or_subwords.py", "decoder_or_both.py", "objective_and_architecture.py")
+EQUAL_FLOPS = (
+    "bytes_or_subwords.py",
+    "decoder_or_both.py",
+    "depth_connections.py",
+    "full_layer.py",
+    "gated_delta.py",
+    "kimi_delta.py",
+    "objective_and_architecture.py",
+    "streams.py",
+)
+# Experiments whose question is about the shares of kinds of layers.
+PATTERNED = ("full_layer.py", "gated_delta.py", "kimi_delta.py", "local_layers.py", "state_recall.py")
 EQUAL_PREREQUISITE_FLOPS = ("span_corruption.py",)
 
 
@@ -250,6 +261,22 @@ def test_arms_with_promised_equal_flops_have_equal_flops(spec):
     prerequisites = [run.arm for run in plan.prerequisites]
     totals = [arm.flops_per_token * arm.tokens for arm in prerequisites or plan.arms]
     assert max(totals) < 1.01 * min(totals)
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.startswith("loops.py:")])
+def test_a_looped_model_has_the_operations_of_one_arm_and_the_parameters_of_another(spec):
+    layers, looped, few = plan_of(spec).arms
+    assert looped.flops_per_token == layers.flops_per_token
+    assert looped.parameters == few.parameters
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition(":")[0] in PATTERNED])
+def test_each_kind_of_layer_has_its_share_at_every_size(spec):
+    experiment = load_experiment(str(ROOT / "experiments" / spec))
+    for levels in experiment.factors.values():
+        for changes in levels.values():
+            model = configs.override(experiment.base, changes).model
+            assert model.num_layers % max(1, len(model.layers.pattern)) == 0
 
 
 @pytest.mark.slow(reason="every arm of every experiment is trained")

@@ -157,6 +157,16 @@ def decoder(size: str, changes: Mapping[str, Any] | None = None, split: str = SP
     )
 
 
+def whole_patterns(size: str, layers: int) -> dict[str, Any]:
+    """Returns {"model.num_layers": L} of a size, rounded up to a multiple of the layers of a pattern,
+    so that each kind has its share of them.
+
+    Raises:
+        ConfigError: an unknown size.
+    """
+    return {"model.num_layers": -(-choose_size(size, SIZES)["model.num_layers"] // layers) * layers}
+
+
 def rates(size: str, *factors: float) -> Tune:
     """Returns a bracket of learning rates around that of a size, by default 0.4, 1 and 2.5 times it.
 
