@@ -136,6 +136,22 @@ def test_a_plan_says_what_decoding_keeps(monkeypatch):
     assert line({"model.architecture": "encoder", "objective.kind": "masked"}) is None
 
 
+@pytest.mark.parametrize(("placement", "compiled"), [("pre", [2, 3]), ("depth_attention", [12]), ("unet", [12])])
+def test_layers_that_read_earlier_outputs_are_compiled_in_full(monkeypatch, placement, compiled):
+    """What they keep grows with the square of the depth, which two depths do not tell."""
+    depths = []
+
+    def measured(config, devices):
+        depths.append(config.model.num_layers)
+        return Measured(float(config.model.num_layers), {}, {}, (), ())
+
+    monkeypatch.setattr(resource_plan, "_measure", measured)
+    deep = {"model.num_layers": 12, "model.norm.placement": placement, "model.scan_layers": False}
+    config = configs.resolve(configs.override(configs.default(), SHALLOW | deep))
+    assert resource_plan.measure(config, []).temporaries == 12
+    assert depths == compiled
+
+
 @pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError, NotImplementedError])
 def test_a_compiler_that_fails_is_replaced_by_the_simulation(monkeypatch, error):
     def measure(config, devices):

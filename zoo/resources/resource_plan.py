@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from zoo import config as configs
 from zoo.config import ATTENTION_SUPPORT, AUTO, ResolvedConfig
+from zoo.config.kinds import PLACEMENT_KINDS
 from zoo.data.pipeline.batch_stages import BatchShape, batch_shapes
 from zoo.errors import ConfigError
 from zoo.layers.activation_sharding import BATCH_AXES
@@ -329,7 +330,9 @@ def measure(config: ResolvedConfig, devices: list[jax.Device]) -> Measured:
     depth = config.model.num_layers
     sides = config.model.architecture == "encoder_decoder"
     looped = config.model.layers.sharing == "cycle"
-    if config.model.scan_layers or sides or looped or depth <= 4 * period or depth % period:
+    # Each layer keeps the outputs of all before it, which no two depths extend to a third.
+    across = config.model.norm.placement in PLACEMENT_KINDS.having("depth")
+    if config.model.scan_layers or sides or looped or across or depth <= 4 * period or depth % period:
         return _measure(config, devices)
     few, more = (_measure(_with_depth(config, turns * period), devices) for turns in (2, 3))
     scale = depth / period - 2

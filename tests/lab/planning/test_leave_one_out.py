@@ -52,6 +52,30 @@ def test_fields_that_make_sense_only_together_are_one_feature():
     assert list(features(with_changes(ROPE), with_changes(ROPE | later), {})) == ["theta"]
 
 
+def test_shared_layers_and_the_way_they_are_shared_are_one_feature():
+    loops = {"model.layers.distinct": 2, "model.layers.sharing": "cycle", "model.layers.reinjection": True}
+    found = features(config.default(), with_changes(loops | {"model.norm.kind": "rmsnorm"}), {})
+    assert {name: set(fields) for name, fields in found.items()} == {
+        "distinct": set(loops),
+        "norm.kind": {"model.norm.kind"},
+    }
+    # Where both share as many, the way is the feature.
+    one = with_changes({"model.layers.distinct": 2})
+    assert list(features(one, with_changes(loops), {})) == ["sharing"]
+
+
+def test_how_a_model_is_computed_and_reported_is_no_feature():
+    ways = {
+        "model.scan_layers": not config.default().model.scan_layers,
+        "model.remat": "full",
+        "training.eval_every": 7,
+        "training.log_every": 3,
+        "objective.chunk_tokens": 64,
+    }
+    found = features(config.default(), with_changes({"model.norm.kind": "rmsnorm", **ways}), {})
+    assert list(found) == ["norm.kind"]
+
+
 def test_a_file_names_groups(tmp_path):
     file = tmp_path / "groups.toml"
     file.write_text('feed_forward = ["model.ffn.*"]\ntables = ["optimizer.*"]\n')

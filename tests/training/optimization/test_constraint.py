@@ -133,6 +133,18 @@ def test_kind_whose_parameters_are_an_average_is_refused():
         configs.resolve(small(**SPHERES, optimizer__kind="schedule_free"))
 
 
+@pytest.mark.parametrize(("field", "value"), [("ema_steps", 4), ("tail_average", 0.5)])
+def test_averages_of_vectors_on_spheres_are_refused(field, value):
+    average = {f"optimizer__{field}": value}
+    with pytest.raises(ConfigError) as refusal:
+        configs.resolve(small(**SPHERES, **average))
+    assert refusal.value.problems == [
+        f"optimizer.{field}={value} cannot be combined with optimizer.constraint=unit_norm: an average of vectors on a "
+        "sphere is inside it; leave one of them out"
+    ]
+    configs.resolve(small(**average))
+
+
 def test_matrices_of_zeros_are_refused():
     config = configs.resolve(small(model__vocab_size=257, model__init__zero_outputs=True, **SPHERES))
     with pytest.raises(ConfigError) as refusal:

@@ -88,8 +88,9 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
 
     A group of `groups` is a feature. Of the other fields, one that the kind of the base or of the
     recipe does not read belongs to the feature of the kind, e.g. `model.position.theta` to
-    `model.position.kind`. All kinds of layers are one feature, all groups of parameters, and each side
-    of an encoder-decoder. A feature has the shortest name that tells its first field apart.
+    `model.position.kind`. All kinds of layers are one feature, all groups of parameters, each side of
+    an encoder-decoder, and what layers share with how they share it. A feature has the shortest name
+    that tells its first field apart.
 
     Args:
         base, recipe: configs, not resolved.
@@ -133,8 +134,9 @@ def _alike(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]
     return {path: value for path, (_, value) in different.items() if path in one and one[path] == other.get(path)}
 
 
-# Fields that are no part of a recipe.
-IGNORED = ("seed", "plugins")
+# Fields that are no part of a recipe: where and how its model is computed and reported.
+IGNORED = ("seed", "plugins", "model.scan_layers", "model.remat", *config.NOT_RESULT_RELEVANT)
+DISTINCT, SHARING = "model.layers.distinct", "model.layers.sharing"
 
 
 def _first(path: str, different: Mapping[str, tuple[Any, Any]]) -> str:
@@ -151,6 +153,9 @@ def _first(path: str, different: Mapping[str, tuple[Any, Any]]) -> str:
     scope = split_path(path)
     if scope is not None and scope[0] in SIDES:
         return scope[0]
+    if path == SHARING and DISTINCT in different:
+        # Without weights that layers share, nothing tells which of them do.
+        return DISTINCT
     found = config.field_at(path)
     above, readers = found.when if found is not None and found.when else ("", ())
     needs = above in different and any(kind not in readers for kind in different[above])
