@@ -159,7 +159,8 @@ class StaticHyperBlock(Block):
     arXiv:2409.19606, eq. 2).
 
     The streams begin as copies of the embedding. The paper ends in their sum, here it is their mean,
-    which the last norm cannot tell from it but for its epsilon. A model begins equal to pre-norm.
+    which the last norm cannot tell from it but for its epsilon. A model begins equal to pre-norm, in
+    bfloat16 up to the roundings that XLA leaves out where it fuses operations.
     """
 
     connections: type[nnx.Module] = Connections

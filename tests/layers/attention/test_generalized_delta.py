@@ -96,6 +96,16 @@ def test_no_bit_and_no_gradient_depends_on_a_later_token_of_a_chunk():
     assert not any(gradient[:, :, 9:].any() for gradient in gradients)
 
 
+def test_state_goes_from_chunk_to_chunk_in_full_precision():
+    """An accelerator rounds the factors of a product, and so would the decay of the state be."""
+    tokens, state = drawn(64, np.float32)
+    program = jax.make_jaxpr(lambda *given: rank_one_by_chunks(*given, 16))(tokens, state).jaxpr
+    (loop,) = (equation for equation in program.eqns if equation.primitive.name == "scan")
+    (body,) = programs_inside(loop)
+    (product,) = (equation for equation in body.eqns if equation.primitive.name == "dot_general")
+    assert product.params["precision"] == (jax.lax.Precision.HIGHEST,) * 2
+
+
 def test_long_chunks_are_refused():
     with pytest.raises(ValueError, match="chunks of 128 tokens are too long"):
         rank_one_by_chunks(*drawn(4, np.float32), 128)

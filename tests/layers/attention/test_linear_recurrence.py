@@ -307,6 +307,65 @@ def test_numbers_of_decays_begin_as_published_and_are_not_decayed():
         assert module.step.log_rate.get_metadata("role") == module.step.bias.get_metadata("role") == "scalar"
 
 
+def test_rates_of_decays_are_uniform_as_published():
+    """exp(r) is uniform, not r: half of all rates are above the middle of their interval."""
+    for kind, low in (("gated_delta", 0), ("mamba2", 1), ("kimi_delta", 1)):
+        module = make_attention(tiny({KIND: kind, "model.dim": 512, "model.attention.num_heads": 512}).model)
+        rates = np.exp(initialise(module.step, 0)["log_rate"])
+        assert abs(rates.mean() - (low + 16) / 2) < 4 * (16 - low) / np.sqrt(12 * 512), kind
+
+
+def test_other_initial_values_are_as_published():
+    values = initialise(make_attention(tiny({KIND: "mamba2"}).model), 0)
+    np.testing.assert_array_equal(values["skip"], 1)
+    convolution = values["value_convolution"]
+    taps = np.asarray(convolution["taps"])
+    assert 0.4 < np.abs(taps).max() <= 4**-0.5
+    assert abs(taps.mean()) < 0.1
+    np.testing.assert_array_equal(convolution["bias"], 0)
+    np.testing.assert_array_equal(initialise(make_attention(tiny({KIND: "gated_linear"}).model), 0)["decay_bias"], 0)
+
+
+@pytest.mark.parametrize("form", [token_by_token, in_chunks])
+def test_rates_up_to_2_let_equal_keys_turn_a_state_and_not_grow_it(form):
+    """With a rate of 2 and no decay a key of length 1 reflects the state: S' = (I - 2 k k^T) S."""
+    length = 128
+    key = np.tile(np.array([0.6, 0.8, 0, 0, 0], np.float32), (1, 1, length, 1))
+    tokens = Tokens(
+        *(jnp.asarray(array) for array in (key, key, np.zeros((1, 1, length, 3), np.float32))),
+        jnp.zeros((1, 1, length, 1)),
+        jnp.full((1, 1, length), 2.0),
+        jnp.zeros((1, length), bool),
+    )
+    state = jnp.asarray(np.random.default_rng(0).standard_normal((1, 1, 5, 3)), jnp.float32)
+    y, last = call(lambda tokens, state: form(tokens, state, True), tokens, state)
+    # The key's length is 1 to rounding, and so is the factor of each reflection.
+    close(last, state, 1e-4)
+    # What the key reads changes its sign with each token.
+    read = (key[0, 0, 0] @ np.asarray(state[0, 0]))[None] * np.where(np.arange(length) % 2, 1, -1)[:, None]
+    close(y[0, 0], read, 1e-4)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "gated_convolution"])
+def test_memory_is_linear_in_the_length(kind):
+    config = tiny({KIND: kind} | SMALL).model
+    module = make_attention(config)
+    values = initialise(module, 0)
+
+    def largest(length):
+        def run(values, x):
+            return with_values(make_attention(config), values)(x, counting(length))
+
+        programs, sizes = [jax.make_jaxpr(run)(values, jnp.zeros((1, length, D))).jaxpr], []
+        while programs:
+            for equation in programs.pop().eqns:
+                programs += programs_inside(equation)
+                sizes += [result.aval.size for result in equation.outvars]
+        return max(sizes)
+
+    assert largest(512) <= 4 * largest(128)
+
+
 def test_operations_grow_with_the_tokens_and_not_with_their_square():
     for kind in KINDS:
         short, long = (

@@ -108,7 +108,8 @@ def rank_one_by_chunks(
 
     def step(state: Array, chunk: tuple[Array, Array]) -> tuple[Array, Array]:
         transition, addend = chunk
-        return transition @ state + addend, state
+        # The decay is a factor of this product, which accelerators would round at every chunk.
+        return jnp.matmul(transition, state, precision=EXACT) + addend, state
 
     by_chunk = tuple(jnp.moveaxis(x, 2, 0) for x in (chunks.transition, chunks.addend))
     state, before = jax.lax.scan(step, state, by_chunk)
