@@ -31,8 +31,9 @@ class GatedLinearRecurrence(TokenMixer):
     what else there is.
 
     Gates and state are float32 for any type of activations. Padding changes no state, so it may be
-    anywhere in a row; with a cache and convolutions it stands after the tokens. Where documents are kept apart, the state is dropped where one begins. A long
-    row is processed in chunks of `attention.chunk_tokens`.
+    anywhere in a row; with a cache and convolutions it stands after the tokens. Where documents are
+    kept apart, the state is dropped where one begins. A long row is processed in chunks of
+    `attention.chunk_tokens`.
     """
 
     delta: bool = False
