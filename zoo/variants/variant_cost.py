@@ -68,10 +68,10 @@ def inference(variant: Variant) -> list[str]:
     """Returns what predicting costs: operations of a forward pass, and what a cache holds."""
     base = {} if is_architecture(variant) else BASELINES[variant.baseline]
     before, after = ({**base, **changes} for changes in ({}, variant.changes))
-    config = resolved(after, SIZE)
     flops = (_cost(tuple(_without_training(each).items()))[1] / 3 for each in (before, after))
     lines = [f"Forward FLOPs per token {_against(*flops)}."]
-    model = config.model
+    # Caches have the type of the activations, but for states, which are float32.
+    model = resolved({**after, "model.dtype": "bfloat16"}, SIZE).model
     if model.architecture == "elmo":
         return [*lines, "Nothing is cached: the state of an LSTM has one size, whatever the length of the text."]
     if model.architecture == "encoder":
@@ -81,7 +81,8 @@ def inference(variant: Variant) -> list[str]:
     if not (now := BYTES * cost.cached_numbers(own, length)):
         return [
             *lines,
-            f"The cache holds {cost.state_bytes(own):,} bytes for each text, whatever the number of tokens.",
+            f"The cache holds {cost.state_bytes(own):,} bytes for each text in a bfloat16 model, whatever the number "
+            "of tokens.",
         ]
     baseline = resolved(before, SIZE).model
     old = configs.side(baseline, "decoder") if baseline.architecture == "encoder_decoder" else baseline
