@@ -93,7 +93,7 @@ DECODERS = {
         "model.attention.kind": "forgetting", "model.convolution.kind": "canon", "model.scan_layers": True, "model.num_layers": 2},
     "forget gates, keys and values shifted, output normed": {
         "model.attention.kind": "forgetting", "model.convolution.kind": "kv_shift", "model.attention.num_kv_heads": 2,
-        "model.attention.qk_norm": "head", "model.attention.output_norm": True, "model.attention.gate": "elementwise"},
+        "model.attention.qk_norm": "head", "model.attention.value_norm": True, "model.attention.output_norm": True, "model.attention.gate": "elementwise"},
     "canon layers": {"model.convolution.kind": "canon", "model.convolution.places": "ABCD"},
     "primer": {"model.convolution.kind": "primer", "model.attention.num_kv_heads": 2, "model.position.kind": "rope"},
     "shifted tokens, performer": {"model.convolution.kind": "token_shift", "model.attention.kind": "performer"},

@@ -311,6 +311,9 @@ def attention_row(
             for name, y in (("query", x), *([] if kept else [("key", for_keys), ("value", for_values)]))
         )
         k, v = own or (kept["key"], kept["value"])
+        if config.attention.value_norm and not kept:
+            # transformers' code of Gemma 3n: of each head, without a scale.
+            v = np.stack([rms_norm(v[:, g], 1.0, config.norm.epsilon) for g in range(v.shape[1])], axis=1)
     assert q.shape[1] == config.attention.num_query_heads
     sides = config.attention.cross_kv_heads
     assert k.shape[1] == v.shape[1] == (sides if cross and sides != "auto" else config.attention.num_kv_heads)

@@ -95,6 +95,7 @@ PAPERS = (
         "Gemma Team 2024 (Gemma 2)", "Gemma 2: Improving Open Language Models at a Practical Size", "arXiv:2408.00118"
     ),
     Paper("Gemma Team 2024 (Gemma)", "Gemma: Open Models Based on Gemini Research and Technology", "arXiv:2403.08295"),
+    Paper("Gemma Team 2025 (Gemma 3n)", "Gemma 3n", "https://ai.google.dev/gemma/docs/gemma-3n"),
     Paper(
         "GLM Team 2024",
         "ChatGLM: A Family of Large Language Models from GLM-130B to GLM-4 All Tools",

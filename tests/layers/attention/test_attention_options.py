@@ -111,6 +111,7 @@ LATENT = {KIND: "latent"}
         (LATENT | {"model.attention.num_kv_heads": 2}, "num_kv_heads=2 shares heads"),
         (LATENT | {"model.attention.num_query_heads": 2}, "num_query_heads=2 shares heads"),
         (LATENT | {"model.attention.qk_norm": "head"}, "qk_norm=head cannot be combined"),
+        (LATENT | {"model.attention.value_norm": True}, "value_norm=true cannot be combined"),
         (
             LATENT
             | ENCODER

@@ -52,10 +52,7 @@ class Pair(nnx.Module):
 
 
 class Reference(torch.nn.Module):
-    """The same of two layers of Gemma 3n, the first and the third, or the second and the fourth.
-
-    Gemma 3n also norms its values, for which zoo has no field; that norm is left out here.
-    """
+    """The same of two layers of Gemma 3n, the first and the third, or the second and the fourth."""
 
     def __init__(self, window):
         super().__init__()
@@ -68,7 +65,6 @@ class Reference(torch.nn.Module):
         config._attn_implementation = "eager"
         first = 0 if window else 1
         self.own, self.reader = (gemma3n.Gemma3nTextAttention(config, index) for index in (first, first + 2))
-        self.own.v_norm = torch.nn.Identity()
         # Layers that share keys have these and do not use them.
         for name in ("k_proj", "v_proj", "k_norm", "v_norm"):
             delattr(self.reader, name)
@@ -95,6 +91,7 @@ def settings(window):
             "model.attention.bias": False,
             "model.attention.scale": 1.0,
             "model.attention.qk_norm": "head",
+            "model.attention.value_norm": True,
             "model.attention.window": window,
             "model.layers.pattern": ("own", "reader"),
             "model.layers.kinds.own.residual": True,

@@ -10,7 +10,7 @@ COMPARISONS = (
     Comparison("sinks", "one layer's attention with a sink per head, with and without a window", "GptOssAttention",
                "tests.parity.parts.test_sinks"),
     Comparison("earlier-keys", "two layers of attention, the second with the keys and values of the first, with and without a window",
-               "Gemma3nTextAttention without its norm of values", "tests.parity.parts.test_earlier_keys"),
+               "Gemma3nTextAttention", "tests.parity.parts.test_earlier_keys"),
     Comparison("feed-forwards", "one layer: squared ReLU, xIELU, and an expert's clamped SwiGLU beyond its bounds",
                "ArceeMLP, ApertusMLP and GptOssExperts", "tests.parity.parts.test_feed_forwards"),
     Comparison("output-gate", "one layer's attention with a gate for each element, QK-norm, partial RoPE", "Qwen3NextAttention",

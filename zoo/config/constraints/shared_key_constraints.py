@@ -8,7 +8,7 @@ from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
 
 FIELD = "model.attention.keys_from"
-_SAME = ("kind", "num_kv_heads", "head_dim", "window", "dilations", "global_tokens", "qk_norm")
+_SAME = ("kind", "num_kv_heads", "head_dim", "window", "dilations", "global_tokens", "qk_norm", "value_norm")
 
 
 def check_shared_keys(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:

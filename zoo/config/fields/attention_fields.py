@@ -129,6 +129,14 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         added=True,
     ),
     Field(
+        "model.attention.value_norm",
+        False,
+        bool,
+        "RMSNorm of each head's values, without a scale (Gemma 3n)",
+        when=ATTENTION_KINDS.when("heads"),
+        added=True,
+    ),
+    Field(
         "model.attention.output_norm",
         False,
         bool,

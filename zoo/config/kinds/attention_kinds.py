@@ -122,6 +122,11 @@ def _latent_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str
             f"model.attention.clip={flat['model.attention.clip']:g} cannot be combined with {shown}, whose keys are "
             "projected from a latent vector; leave it 0"
         )
+    if flat["model.attention.value_norm"]:
+        yield (
+            f"model.attention.value_norm=true cannot be combined with {shown}, which weighs latent vectors and not "
+            "values when it decodes; leave it false"
+        )
     if flat["model.attention.global_projections"]:
         yield f"model.attention.global_projections=true cannot be combined with {shown}; set it to false"
     if flat["model.position.kind"] == "shaw":

@@ -219,6 +219,7 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     more = {
         "scores capped": attention.softcap,
         "sinks": attention.sinks,
+        "values normalised": attention.value_norm,
         "output norm": attention.output_norm,
         "output gate": attention.gate != "none",
         "input not normalised": not attention.input_norm and not cross,

@@ -1,5 +1,5 @@
-"""Optional operations on the vectors of heads: norms of queries and keys, a factor on queries by the
-number of visible keys, the norm and the gate of the output, and exclusive self attention.
+"""Optional operations on the vectors of heads: norms of queries, keys and values, a factor on queries
+by the number of visible keys, the norm and the gate of the output, and exclusive self attention.
 """
 
 import math
@@ -130,6 +130,22 @@ def make_head_norms(config: ResolvedConfig, queries: int, keys: int) -> tuple[nn
     if config.attention.qk_norm == "head_layernorm":
         return HeadLayerNorm(config, queries), HeadLayerNorm(config, keys)
     return HeadNorm(config, queries), HeadNorm(config, keys)
+
+
+class ValueNorm:
+    """v_h = v_h / sqrt(mean(v_h^2) + epsilon): an RMSNorm of the values of each head, without a scale,
+    as in the code of Gemma 3n.
+
+    It is an RMSNorm whatever `norm.kind` is. What a head reads is then an average of vectors of one
+    length, sqrt(V).
+    """
+
+    def __init__(self, config: ResolvedConfig):
+        self.epsilon = config.norm.epsilon
+
+    def __call__(self, v: Float[Array, "B S G V"]) -> Float[Array, "B S G V"]:
+        """Normalises the values of each head."""
+        return rms_norm(v, None, self.epsilon)
 
 
 class OutputNorm(nnx.Module):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.config import AUTO, ResolvedConfig
-from zoo.layers.attention.head_options import DimensionScale, OutputGate, OutputNorm, make_head_norms
+from zoo.layers.attention.head_options import DimensionScale, OutputGate, OutputNorm, ValueNorm, make_head_norms
 from zoo.layers.attention.key_values import EarlierKeys, KeyValues
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
@@ -54,6 +54,7 @@ class Attention(TokenMixer):
                 continue
             places, axis = ("B", "heads") if name == "query" else ("BK", "kv_heads")
             setattr(self, f"{name}_convolution", make_short_convolution(config, places, width, axis))
+        self.value_norm = ValueNorm(config) if attention.value_norm else None
         self.output_norm = OutputNorm(config, self.value_dim) if attention.output_norm else None
         self.output_gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
@@ -178,7 +179,8 @@ class Attention(TokenMixer):
 
     def values(self, x: Float[Array, "B S GV"]) -> Float[Array, "B S G V"]:
         """Returns the values."""
-        return self._clipped(x).reshape(*x.shape[:2], -1, self.value_dim)
+        v = self._clipped(x).reshape(*x.shape[:2], -1, self.value_dim)
+        return v if self.value_norm is None else self.value_norm(v)
 
     def _clipped(self, x: Float[Array, "B T I"]) -> Float[Array, "B T I"]:
         """Returns min(max(x, -c), c) with c = `attention.clip`, or x (Groeneveld et al. 2024)."""

@@ -31,6 +31,14 @@ HEAD_VARIANTS: tuple[Variant, ...] = (
         ),
     ),
     Variant(
+        "value-norm",
+        "attention",
+        {"model.attention.value_norm": True},
+        source="zoo.layers.attention.head_options:ValueNorm",
+        paper="Gemma Team 2025 (Gemma 3n)",
+        synonyms=("v-norm",),
+    ),
+    Variant(
         "output-norm",
         "attention",
         {"model.attention.output_norm": True},
