@@ -29,11 +29,18 @@ TABLE, PAGE = "measurements.csv", "README.md"
 BASELINE, AGAIN = "baseline", "baseline again"
 # Names of docs/variants.md, by part; those that differ only in a constant are left out.
 VARIANTS = {
-    "normalisation": ("rmsnorm", "centering", "dynamic-tanh", "batchnorm", "no-norm"),
+    "normalisation": (
+        *("rmsnorm", "unit-norm", "gated-norm", "centering", "dynamic-tanh", "dynamic-erf", "batchnorm", "no-norm"),
+    ),
     "placement": (
         *("post", "sandwich", "reordered", "layernorm-scaling", "layerscale", "x0-shortcut", "deepnorm"),
         *("parallel", "parallel-shared-norm", "no-residual"),
     ),
+    "streams and earlier outputs": (
+        *("static-hyper-connections", "hyper-connections", "manifold-hyper-connections", "depth-attention"),
+        *("denseformer", "u-net-skips", "multiway-dynamic-dense", "resi-dual", "interpolated", "ngpt"),
+    ),
+    "layers with the same weights": ("shared-layers", "looped-layers", "input-reinjection"),
     "position": ("nope", "sinusoidal", "rope", "partial-rotary", "p-rope", "alibi", "relative-bias", "shaw"),
     "attention": (
         *("grouped-query", "multi-query", "window", "qk-norm", "cosine", "sinks", "attention-softcap", "performer"),
@@ -46,13 +53,21 @@ VARIANTS = {
             "sigmoid-attention",
             "forgetting",
             "differential",
+            "talking-heads",
             "latent",
+            "value-norm",
+            "output-norm",
         ),
         *("value-residual", "learned-value-residual", "value-embedding"),
+    ),
+    "states": (
+        *("linear-attention", "retnet", "gated-linear-attention", "hgrn2", "lightning-attention", "deltanet"),
+        *("gated-deltanet", "kimi-delta-attention", "mamba2", "rwkv7", "gated-convolution", "parallel-heads"),
     ),
     "convolutions": ("canon", "primer", "token-shift"),
     "feed-forward": (
         *("relu", "silu", "swiglu", "geglu", "relu-squared", "leaky-relu-squared", "swiglu-clamped", "xielu"),
+        "mixture-of-experts",
     ),
     "head and objective": ("untied-head", "logit-softcap", "z-loss", "multi-token"),
 }
