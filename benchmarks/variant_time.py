@@ -8,8 +8,8 @@
 The baseline is the GPT of docs/variants.md in the tiny size of the experiments. The variants of a part
 and the baseline take turns in one process, and a turn in which other processes used much of the
 machine is thrown away. The table, with the processor and the commit, and the page that is made of it
-go to docs/results/measured/variant_time. With --parts, the rows of other parts stay in the table if
-they were measured on the same machine in the same way; otherwise nothing is measured.
+go to docs/results/measured/variant_time. With --parts, the rows of other parts stay in the table: each
+part has a baseline of its own, and the page says which parts were measured together.
 """
 
 import argparse
@@ -67,7 +67,6 @@ VARIANTS = {
     "convolutions": ("canon", "primer", "token-shift"),
     "feed-forward": (
         *("relu", "silu", "swiglu", "geglu", "relu-squared", "leaky-relu-squared", "swiglu-clamped", "xielu"),
-        "mixture-of-experts",
     ),
     "head and objective": ("untied-head", "logit-softcap", "z-loss", "multi-token"),
 }
@@ -144,23 +143,12 @@ def circumstances(settings: Settings) -> dict[str, Any]:
     }
 
 
-def other_parts(parts: Sequence[str], where: Mapping[str, Any], folder: Path) -> list[Row]:
-    """Returns the rows that the table has of other parts.
-
-    Raises:
-        ValueError: these were measured in other circumstances.
-    """
+def other_parts(parts: Sequence[str], folder: Path) -> list[Row]:
+    """Returns the rows that the table has of other parts."""
     if not (folder / TABLE).exists():
         return []
     with open(folder / TABLE, encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["part"] not in parts]
-    for name in set(where) - {"commit"}:
-        if others := {row[name] for row in rows} - {str(where[name])}:
-            raise ValueError(
-                f"{folder / TABLE}: other parts have {name} {', '.join(sorted(others))}, not {where[name]}; measure all "
-                "parts, or name another folder with --output"
-            )
-    return rows
+        return [row for row in csv.DictReader(file) if row["part"] not in parts]
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
@@ -177,16 +165,13 @@ def write_table(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
 def page(rows: Sequence[Mapping[str, str]]) -> str:
     """Returns the page in Markdown, from the rows of measurements.csv."""
     first = rows[0]
-    again = [row for row in rows if row["variant"] == AGAIN]
-    low, high = min(float(row["ratio_low"]) for row in again), max(float(row["ratio_high"]) for row in again)
     small = " **This is a trial with the smallest models; its times mean nothing.**" if first["smoke"] == "1" else ""
     text = (
         "The decoder is the baseline of [the variants](../../../variants.md), a GPT, in the tiny size of the "
         "experiments (4 layers of width 64, 16 rows of 64 bytes, float32). The variants of a part and the baseline "
-        f"take turns in one process: {first['rounds']} turns of {first['calls']} steps each; turns beside other work are "
-        "thrown away. A ratio is the median over turns of a variant's time to the baseline's in the same turn. The "
-        f"baseline was called once more in each turn; its ratio to itself lies between {low:.2f} and {high:.2f} "
-        f"(quartiles), so that smaller differences show nothing.{small}"
+        "take turns in one process; turns beside other work are thrown away. A ratio is the median over turns of a "
+        "variant's time to the baseline's in the same turn. The baseline was called once more in each turn: a difference "
+        f"from 1 that is smaller than that of its ratio to itself shows nothing.{small}"
     )
     doubts = "What a variant costs on a CPU says little about accelerators."
     if any(row["part"] == "optimizer" for row in rows):
@@ -194,10 +179,7 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
             " An update takes the same time for any number of tokens in a batch, so the ratio of an optimizer falls as "
             "batches grow."
         )
-    where = (
-        f"To repeat: `python benchmarks/variant_time.py`. Measured on {first['device']} ({first['processor']}), jax "
-        f"{first['jax']}, at commit {' and '.join(dict.fromkeys(row['commit'] for row in rows))}. All figures: [{TABLE}]({TABLE})."
-    )
+    where = f"To repeat: `python benchmarks/variant_time.py`. All figures: [{TABLE}]({TABLE}).\n\n{_measured(rows)}"
     table = [
         f"| {' | '.join(HEADINGS.values())} |",
         f"|{' --- |' * len(HEADINGS)}",
@@ -209,8 +191,30 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         ),
     ]
     return "\n\n".join(
-        ["# Time of a training step with each variant", _wrapped(text), "\n".join(table), _wrapped(doubts), _wrapped(where)]
+        ["# Time of a training step with each variant", _wrapped(text), "\n".join(table), _wrapped(doubts), where]
     ) + "\n"  # fmt: skip
+
+
+def _measured(rows: Sequence[Mapping[str, str]]) -> str:
+    """Returns a line for the parts that were measured together: where and how, and what two times of
+    the baseline differ by.
+    """
+    together: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for row in rows:
+        together.setdefault(tuple(row[name] for name in ("device", "processor", "jax", "rounds", "calls")), []).append(
+            row
+        )
+    lines = []
+    for (device, processor, jax, rounds, calls), members in together.items():
+        again = [row for row in members if row["variant"] == AGAIN]
+        low, high = min(float(row["ratio_low"]) for row in again), max(float(row["ratio_high"]) for row in again)
+        commits = " and ".join(dict.fromkeys(row["commit"] for row in members))
+        lines.append(
+            f"* {', '.join(dict.fromkeys(row['part'] for row in members))}: {rounds} turns of {calls} steps on {device} "
+            f"({processor}), jax {jax}, at commit {commits}; the ratio of the baseline to itself lies between {low:.2f} "
+            f"and {high:.2f} (quartiles)."
+        )
+    return "\n".join(_wrapped(line, subsequent_indent="  ") for line in lines)
 
 
 def write_page(folder: Path) -> None:
@@ -219,8 +223,8 @@ def write_page(folder: Path) -> None:
         (folder / PAGE).write_text(page(list(csv.DictReader(file))), encoding="utf-8")
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+def _wrapped(text: str, subsequent_indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=subsequent_indent, break_long_words=False, break_on_hyphens=False)
 
 
 def main() -> None:
@@ -253,10 +257,7 @@ def main() -> None:
             else Settings(arguments.rounds, arguments.calls, arguments.foreign)
         )
         changes, where = changes_by_part(), circumstances(settings)
-        try:
-            rows = other_parts(arguments.parts, where, arguments.output)
-        except ValueError as problem:
-            parser.error(str(problem))
+        rows = other_parts(arguments.parts, arguments.output)
         for part in arguments.parts:
             began = time.perf_counter()
             rows += [row | where for row in measure_part(part, changes[part], settings)]

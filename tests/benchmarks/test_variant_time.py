@@ -51,6 +51,10 @@ def test_the_page_shows_the_table(timing, tmp_path):
     timing.write_page(tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "| optimizer | muon | 1.46 | 1.45 | 1.47 | 1.00 | 43.68 |" in text
+    assert (
+        "* optimizer: 7 turns of 3 steps on 1 x cpu (a processor), jax 1.2, at commit 0a1; the ratio of the baseline"
+        in (" ".join(text.split()))
+    )
     assert "between 0.99 and 1.01" in " ".join(text.split())
     assert all(str(SETUP[name]) in text for name in ("processor", "commit", "jax", "device"))
     assert "trial" not in text
@@ -65,14 +69,23 @@ def test_smoke_runs_do_not_replace_the_table(timing, monkeypatch, capsys):
     assert "name another folder with --output" in capsys.readouterr().err
 
 
-def test_other_parts_are_kept_if_their_setup_matches(timing, tmp_path):
-    rows = [row(part, "baseline", 1.0) | SETUP for part in ("position", "optimizer")]
+def test_other_parts_are_kept_and_the_page_tells_them_apart(timing, tmp_path):
+    rows = [
+        row(part, name, ratio) | SETUP | {"jax": version}
+        for part, ratio, version in (("position", 1.03, "1.2"), ("optimizer", 1.1, "1.3"))
+        for name in ("baseline", "baseline again")
+    ]
     timing.write_table(rows, tmp_path)
-    kept = timing.other_parts(["optimizer"], SETUP | {"commit": "2b3"}, tmp_path)
-    assert [line["part"] for line in kept] == ["position"]
-    assert timing.other_parts(["position", "optimizer"], SETUP | {"jax": "1.3"}, tmp_path) == []
-    with pytest.raises(ValueError, match=r"other parts have jax 1\.2, not 1\.3"):
-        timing.other_parts(["optimizer"], SETUP | {"jax": "1.3"}, tmp_path)
+    assert [line["part"] for line in timing.other_parts(["optimizer"], tmp_path)] == ["position", "position"]
+    assert timing.other_parts(["position", "optimizer"], tmp_path) == []
+    timing.write_page(tmp_path)
+    text = " ".join((tmp_path / "README.md").read_text().split())
+    assert (
+        "position: 7 turns of 3 steps on 1 x cpu (a processor), jax 1.2, at commit 0a1; the ratio of the baseline"
+        in text
+    )
+    assert "itself lies between 1.02 and 1.04 (quartiles). * optimizer: 7 turns" in text
+    assert "jax 1.3, at commit 0a1; the ratio of the baseline to itself lies between 1.09 and 1.11" in text
 
 
 @pytest.mark.slow(reason="a benchmark is run")
