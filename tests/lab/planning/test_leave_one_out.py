@@ -1,6 +1,9 @@
 """Ablations of a recipe: which fields are one feature, and which arms there are."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,10 +11,12 @@ from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.planning.leave_one_out import ablation, features, named_groups
+from zoo.lab.results import feature_gains as feature_gains_module
 from zoo.lab.results.feature_gains import feature_gains, gain_lines
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.statistics.noise import Noise
 
 ROOT = Path(__file__).parents[3]
 ROPE = {"model.position.kind": "rope", "model.position.theta": 500.0}
@@ -238,6 +243,28 @@ def test_gains_of_added_features_have_the_same_sign():
     assert second.startswith("all features together gain 0.25")
     assert third.startswith("what does not add up, of 3 pairs with arms of their own: a+b 0.17")
     assert "b+c" not in third
+
+
+def test_intervals_of_gains_have_the_noise_and_the_regret_of_every_arm_in_them(monkeypatch):
+    """An arm that counts twice in a sum has four times its variance there."""
+    curve = SimpleNamespace(problem="", mean_square_regret=1e-4, df=5)
+    monkeypatch.setattr(feature_gains_module, "tuning_curves", lambda tuning, arm: [curve])
+    losses = {level: [2 + lost + noise for noise in NOISE.get(level, (0, 0, 0))] for level, lost in LOST.items()}
+    sweep = replace(finished({"leave_out": losses}), noise={"eval/loss": Noise(0.03, 40, "earlier sweeps")})
+    found = feature_gains(sweep)
+    # Squares of the weights: 1 and 1; 1, (n - 1)^2 = 4 and three times 1; four times 1.
+    for gain, squares in ((found.each["a"], 2), (found.remainder, 8), (found.pairs["a", "b"], 4)):
+        (_, _), (error, _), *_ = gain.errors
+        assert error**2 == pytest.approx(squares / 2 * 0.03**2 / 3 + squares * 1e-4)
+        assert gain.high - gain.low > 2 * 1.9 * error
+
+
+def test_an_arm_that_diverged_leaves_its_seed_out():
+    losses = {level: [2 + lost] * 3 for level, lost in LOST.items()}
+    losses["b"] = [2.02, math.inf, 2.03]
+    found = feature_gains(finished({"leave_out": losses}))
+    assert (found.each["a"].n, found.each["b"].n, found.remainder.n, found.together.n) == (3, 2, 2, 3)
+    assert found.each["b"].mean == pytest.approx(0.025)
 
 
 def test_other_sweeps_have_no_gains():
