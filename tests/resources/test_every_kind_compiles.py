@@ -50,6 +50,9 @@ def resolved(chosen):
     base = BASES[chosen.get("model.architecture", "decoder")]
     if chosen.get("model.ffn.kind") == "none":
         base = {path: value for path, value in base.items() if path != "model.ffn.hidden_dim"}
+    if chosen.get("model.attention.kind") in configs.BY_PATH["model.attention.chunk_tokens"].when[1]:
+        # Rows of several chunks, from which a state goes to the next.
+        base = base | {"model.attention.chunk_tokens": 16}
     return configs.resolve(configs.override(configs.default(), base | chosen))
 
 
