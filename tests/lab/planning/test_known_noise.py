@@ -8,7 +8,7 @@ from tests.support.archives import write_archive
 from zoo.files import read_json, write_json
 from zoo.lab.planning import known_noise
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.trained_on import trained_on
+from zoo.lab.planning.trained_on import trained_on
 
 TEXT = f"text:{fake_run.__file__}"
 BUDGET = 16 * fake_run.STEPS

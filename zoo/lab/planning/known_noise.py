@@ -27,8 +27,8 @@ def noise_of_size(
 
     Args:
         size: name of a size of `zoo.lab.sizes`.
-        trained: the texts and objectives of the sweep (`zoo.lab.trained_on`); those of the record have
-            to be the same.
+        trained: the texts and objectives of the sweep (`zoo.lab.planning.trained_on`); those of the
+            record have to be the same.
         metrics: e.g. `eval/loss`.
         tokens: of the training of a run; the record has to be within 10 % of it.
     """

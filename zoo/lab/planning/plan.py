@@ -18,9 +18,9 @@ from zoo.lab.planning.evaluations import field_differences, generator_warnings
 from zoo.lab.planning.fairness import fairness_warnings, refused_differences
 from zoo.lab.planning.known_noise import noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
+from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
 from zoo.lab.planning.validation import duplicate_arms, missing_metrics, unused_prerequisites
-from zoo.lab.trained_on import trained_on
 
 
 @dataclass(frozen=True)

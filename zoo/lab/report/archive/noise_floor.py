@@ -46,7 +46,7 @@ class NoiseFloor:
         sweep, size: name and size of the experiment.
         parameters: largest number among its arms; 0 if not recorded.
         tokens: of the training of a run.
-        sources, objectives: what the runs were trained on and for (`zoo.lab.trained_on`).
+        sources, objectives: what the runs were trained on and for (`zoo.lab.planning.trained_on`).
         metric: the metric.
         arms, seeds: how many were compared.
         sd: standard deviation of the paired difference of two arms, in the metric's unit.

@@ -14,6 +14,7 @@ from typing import Any
 
 from zoo.lab.floors.record import floors_record
 from zoo.lab.measures import measure_metrics
+from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.contrast_verdict import ContrastVerdict
 from zoo.lab.results.curves import final_values
@@ -25,7 +26,6 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid
 from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import spread
-from zoo.lab.trained_on import trained_on
 
 # The procedure of `zoo.lab.results.verdict`, and the one before it.
 PROCEDURE = "fitted settings, floors, and each claim by itself"
