@@ -39,6 +39,13 @@ def test_the_record_is_used_for_what_it_was_measured_on(plan_of):
     assert found["eval/loss"]["source"] == "the median of 1 archived sweep of the size tiny on this text"
 
 
+def test_the_nearest_budget_counts(plan_of, monkeypatch):
+    (entry, *_) = known_noise.recorded_noise()
+    near = [entry | {"tokens": BUDGET * share, "sd": sd} for share, sd in ((0.95, 0.02), (1.01, 0.03), (1.05, 0.04))]
+    monkeypatch.setattr(known_noise, "recorded_noise", lambda: near)
+    assert plan_of({}).noise["eval/loss"]["sd"] == 0.03
+
+
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [

@@ -33,7 +33,8 @@ def noise_of_size(
         tokens: of the training of a run; the record has to be within 10 % of it.
     """
     found = {}
-    for entry in recorded_noise():
+    # The nearest number of tokens comes last, and counts.
+    for entry in sorted(recorded_noise(), key=lambda entry: -abs(entry["tokens"] - tokens)):
         same = entry["size"] == size and all(entry[name] == values for name, values in trained.items())
         if same and entry["metric"] in metrics and abs(entry["tokens"] / tokens - 1) <= 0.1:
             sweeps = f"{entry['sweeps']} archived sweep{'s' if entry['sweeps'] > 1 else ''}"
