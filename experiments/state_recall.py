@@ -40,10 +40,15 @@ def get_experiment(size: str = "tiny") -> Experiment:
         return Side({"mixing": mixing}, METRIC)
 
     linear, softmax = share("linear"), share("softmax")
+    changes = TASK.TINY if size == "tiny" else TASK.OTHER_SIZES
     return Experiment(
         name=sized_name("state_recall", size),
         question="How much of what attention recalls does a state of one size recall?",
-        base=decoder(size, (TASK.TINY if size == "tiny" else TASK.OTHER_SIZES) | whole_patterns(size, 4)),
+        base=decoder(
+            size,
+            (TASK.TINY if size == "tiny" else TASK.OTHER_SIZES)
+            | whole_patterns(size, len(HYBRID["model.layers.pattern"])),
+        ),
         factors={
             "mixing": {
                 "softmax": {},

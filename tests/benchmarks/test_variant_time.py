@@ -62,6 +62,30 @@ def test_the_page_shows_the_table(timing, tmp_path):
         assert [line["commit"] for line in csv.DictReader(file)] == ["0a1"] * 3
 
 
+def test_pages_repeat_the_figures_of_the_table(timing):
+    with open(timing.FOLDER / timing.TABLE, newline="") as file:
+        ratio = {line["variant"]: float(line["ratio"]) for line in csv.DictReader(file)}
+    measured, states = (
+        " ".join((timing.FOLDER.parents[2] / name).read_text().split()) for name in ("measured.md", "recurrences.md")
+    )
+    assert (
+        "A step takes {muon:.2f} times as long with Muon as with AdamW, and {soap:.2f} times".format(**ratio)
+        in measured
+    )
+    assert (
+        f"{ratio['hyper-connections']:.1f} times as long with hyper-connections, "
+        f"{ratio['manifold-hyper-connections']:.1f} times with those of mHC, and {ratio['depth-attention']:.1f} times with"
+    ) in measured
+    assert (
+        f"from {ratio['linear-attention']:.1f} (linear attention) to {ratio['kimi-delta-attention']:.1f} times"
+    ) in measured
+    assert (
+        f"{ratio['linear-attention']:.1f} times as long with linear attention, {ratio['mamba2']:.1f} with Mamba-2, "
+        f"{ratio['gated-deltanet']:.1f} with Gated DeltaNet, {ratio['rwkv7']:.1f} with RWKV-7 and "
+        f"{ratio['kimi-delta-attention']:.1f} with"
+    ) in states
+
+
 def test_smoke_runs_do_not_replace_the_table(timing, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["variant_time.py", "--smoke"])
     with pytest.raises(SystemExit):

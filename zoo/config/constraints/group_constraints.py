@@ -17,7 +17,6 @@ KIND = "optimizer.kind"
 DECAY, FORM = "optimizer.weight_decay", "optimizer.weight_decay_form"
 DECAY_SCHEDULE = "optimizer.weight_decay_schedule"
 SCHEDULE_FREE = "schedule_free"
-AVERAGES = ("optimizer.ema_steps", "optimizer.tail_average")
 CONSTRAINT = "optimizer.constraint"
 MOMENTUM_START = "optimizer.momentum_start"
 MOMENTUM_SCHEDULE = ("optimizer.momentum_warmup", "optimizer.momentum_cooldown")
@@ -84,12 +83,6 @@ def check_kinds(flat: dict[str, Any], groups: dict[str, dict[str, Any]]) -> Iter
             f"{CONSTRAINT}={flat[CONSTRAINT]} cannot be combined with {KIND}={SCHEDULE_FREE}: the parameters are an "
             "average, which is on no sphere; use another kind"
         )
-    for path in AVERAGES:
-        if flat[CONSTRAINT] != "none" and flat[path]:
-            yield (
-                f"{path}={flat[path]} cannot be combined with {CONSTRAINT}={flat[CONSTRAINT]}: an average of vectors "
-                "on a sphere is inside it; leave one of them out"
-            )
     everywhere = [*OPTIMIZER_KINDS.problems(flat, architecture), *_check_momentum(flat)]
     yield from everywhere
     for scope, changes in groups.items():

@@ -31,6 +31,11 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
             f"update{'s' * (updates != 1)}, which averages nothing; use more, or 0 for none"
         )
     for path in ("optimizer.ema_steps", "optimizer.tail_average"):
+        if flat[path] and flat["optimizer.constraint"] != "none":
+            yield (
+                f"{path}={flat[path]} cannot be combined with optimizer.constraint={flat['optimizer.constraint']}: an "
+                "average of vectors on a sphere is inside it; leave one of them out"
+            )
         if flat[path] and flat["training.trained_layers"] != AUTO:
             yield (
                 f"{path}={flat[path]} cannot be combined with training.trained_layers="

@@ -5,8 +5,6 @@ from typing import Any
 
 from zoo.nested import flatten
 
-MIXTURE = "mixture"
-
 
 def trained_on(configs: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Returns {"sources": texts, "objectives": kinds of objectives} of the configs of some runs.
@@ -22,7 +20,7 @@ def trained_on(configs: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     sources = set()
     for flat in flats:
         source = flat.get("data.source")
-        sources.update(flat.get("data.mixture") or () if source == MIXTURE else [source])
+        sources.update(flat.get("data.mixture") or () if source == "mixture" else [source])
     return {
         "sources": sorted(str(source) for source in sources if source),
         "objectives": sorted({str(kind) for flat in flats if (kind := flat.get("objective.kind"))}),
