@@ -44,11 +44,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
     return Experiment(
         name=sized_name("state_recall", size),
         question="How much of what attention recalls does a state of one size recall?",
-        base=decoder(
-            size,
-            (TASK.TINY if size == "tiny" else TASK.OTHER_SIZES)
-            | whole_patterns(size, len(HYBRID["model.layers.pattern"])),
-        ),
+        base=decoder(size, changes | whole_patterns(size, len(HYBRID["model.layers.pattern"]))),
         factors={
             "mixing": {
                 "softmax": {},
