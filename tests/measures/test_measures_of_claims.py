@@ -92,6 +92,23 @@ def test_code_gap_of_a_run_trained_on_prose(tmp_path):
     assert found == pytest.approx(losses["stdlib"] - losses["stdlib:docstrings"], abs=1e-6)
 
 
+def test_longer_parity(tmp_path):
+    """Bits of 1.25, 1.5 and 2 times the longest length, answered by the token of the highest score."""
+    mixture = ("0.5*synthetic:parity;length=2", "0.3*synthetic:parity;length=5", "0.2*synthetic:copy;length=6")
+    changes = {"data__source": "mixture", "data__mixture": mixture, "data__sequence_length": 16}
+    folder = untrained(tmp_path / "run", small(**changes))
+    run, shares = load_trained(folder), []
+    for length in (7, 8, 10):
+        (task,) = (one for one in measure("longer_parity").longer("mixture", mixture) if one.length == length)
+        texts = list(task.texts(1024, "probe parity"))
+        assert all(int(text[-2]) == text[:-2].count("1") % 2 for text in texts)
+        rows = np.array([[run.tokenizer.bos_id, *run.tokenizer.encode(text[:-2])] for text in texts])
+        scores = decoder_logits(run.model, run.params, run.stats, rows)[:, -1, : run.tokenizer.vocab_size]
+        said = [run.tokenizer.decode([token]) for token in scores.argmax(axis=-1)]
+        shares.append(np.mean([one == text[-2] for one, text in zip(said, texts, strict=True)]))
+    assert measure_run(folder, ["longer_parity"])["measured/longer_parity"] == pytest.approx(np.mean(shares))
+
+
 def decoder_logits(model, params, stats, rows):
     """Returns the logits [B, T, V] of a decoder whose rows begin at position 0."""
     bound = with_values(model, params, stats)
@@ -108,6 +125,12 @@ def decoder_logits(model, params, stats, rows):
             {"data.source": "mixture", "data.mixture": ("0.5*stdlib:docstrings", "0.5*stdlib")},
             "code is what this run learns from",
         ),
+        ("longer_parity", {"data.source": "synthetic:recall"}, "data.source=synthetic:recall has none"),
+        (
+            "longer_parity",
+            {"data.source": "synthetic:parity,length=8", "data.sequence_length": 16},
+            "documents of 16 bits have 19 tokens, and data.sequence_length=16",
+        ),
         ("position_locality", {"model.position.kind": "rope"}, "it needs model.position.kind=learned"),
     ],
 )
@@ -123,3 +146,5 @@ def test_runs_that_have_a_measure_are_accepted():
     for name in ("offset_gap", "code_gap", "position_locality"):
         assert is_measure(f"measured/{name}")
         assert why_unavailable(f"measured/{name}", flat) == ""
+    bits = {"data.source": "synthetic:parity,length=4", "data.sequence_length": 16}
+    assert why_unavailable("measured/longer_parity", flatten(config.resolve(config.override(small(), bits)))) == ""

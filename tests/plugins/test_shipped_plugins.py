@@ -32,7 +32,12 @@ def names():
 
 
 def test_measures_and_drawings_are_found():
-    assert {name for kind, name in names() if kind == MEASURES} == {"code_gap", "offset_gap", "position_locality"}
+    assert {name for kind, name in names() if kind == MEASURES} == {
+        "code_gap",
+        "longer_parity",
+        "offset_gap",
+        "position_locality",
+    }
     assert {name for kind, name in names() if kind == DRAWINGS} >= {"contextuality", "neighbours", "shift"}
     # They are no experiments.
     assert not {name for _, name in names()} & set(shipped_names(EXPERIMENTS))
