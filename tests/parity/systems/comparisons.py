@@ -19,6 +19,8 @@ COMPARISONS = (
                "tests.parity.parts.test_latent"),
     Comparison("recurrences", "one layer each: Gated DeltaNet, Mamba-2, lightning attention, a gated convolution, rows of several chunks",
                "Qwen3NextGatedDeltaNet, Mamba2Mixer, MiniMaxLightningAttention and Lfm2ShortConv", "tests.parity.parts.test_recurrences"),
+    Comparison("flash-linear-attention", "six recurrences, with and without decays and a delta rule, token by token and in chunks, from a "
+               "state; attention over depth", "the naive functions of fla.ops", "tests.parity.parts.test_flash_linear_attention"),
     Comparison("parallel-heads", "one layer: attention and Mamba-2 of other sizes side by side, SwiGLU, rows of several chunks",
                "FalconH1DecoderLayer", "tests.parity.parts.test_parallel_heads"),
     Comparison("hyper-connections", "the streams around one sublayer, static, dynamic and doubly stochastic, 4 streams",
