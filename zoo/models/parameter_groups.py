@@ -34,17 +34,10 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
             for.
     """
     flat, names = flatten(config), config.optimizer.groups
-    selects = {name: values_in(f"{GROUPS}.{name}", flat)["optimizer.select"] for name in names}
-    labels: dict[str, str] = {}
-    selected = set()
-    for parts, variable in nnx.state(module, nnx.Param).flat_state():
-        path = "/".join(map(str, parts))
-        role, axes = variable.get_metadata("role"), variable.get_metadata("axes")
-        fitting = [name for name, select in selects.items() if is_selected(select, path, role, axes)]
-        labels[path] = fitting[0] if fitting else REST
-        selected.update(fitting)
+    labels, selected = _assigned(config, module)
     if empty := [name for name in names if name not in labels.values()]:
         why = {True: "earlier groups have all parameters that it selects", False: "it selects none of this model"}
+        selects = _selects(config)
         raise ConfigError(
             [f"{GROUPS}.{name}.select={selects[name]}: no parameter is left; {why[name in selected]}" for name in empty]
         )
@@ -81,6 +74,31 @@ def group_labels(config: ResolvedConfig, module: nnx.Module) -> Params:
     if fused := list(_check_heads(flat, kinds, {labels[path] for path in traits.heads})):
         raise ConfigError(fused)
     return unflatten(labels, "/")
+
+
+def groups_without_parameters(config: ResolvedConfig) -> list[str]:
+    """Returns the names of the groups that have no parameter of the config's model."""
+    labels, _ = _assigned(config, make_model(config))
+    return [name for name in config.optimizer.groups if name not in labels.values()]
+
+
+def _assigned(config: ResolvedConfig, module: nnx.Module) -> tuple[dict[str, str], set[str]]:
+    """Returns {path: group} of the parameters, and the groups that select one, whether or not an
+    earlier group has it.
+    """
+    selects, labels, selected = _selects(config), {}, set()
+    for parts, variable in nnx.state(module, nnx.Param).flat_state():
+        path = "/".join(map(str, parts))
+        role, axes = variable.get_metadata("role"), variable.get_metadata("axes")
+        fitting = [name for name, select in selects.items() if is_selected(select, path, role, axes)]
+        labels[path] = fitting[0] if fitting else REST
+        selected.update(fitting)
+    return labels, selected
+
+
+def _selects(config: ResolvedConfig) -> dict[str, str]:
+    flat = flatten(config)
+    return {name: values_in(f"{GROUPS}.{name}", flat)["optimizer.select"] for name in config.optimizer.groups}
 
 
 def _zeros(module: nnx.Module) -> Iterator[str]:

@@ -157,6 +157,26 @@ def test_a_field_that_a_recipe_only_writes_out_is_no_feature(tmp_path):
     assert ablation(recipe, base).base.model.attention.num_kv_heads == written["model.attention.num_kv_heads"]
 
 
+@pytest.mark.parametrize("adds", [False, True])
+def test_an_arm_has_no_group_of_parameters_that_it_lacks(tmp_path, adds):
+    tables, head = RECIPE["optimizer.group.tables.select"], {"select": "role:head", "rate_factor": 0.1}
+    groups = config.parameter_groups(tables={"select": tables, "rate_factor": 0.3}, head=head)
+    recipe = {"model.norm.kind": "rmsnorm", "model.tie_embeddings": False, **groups}
+    base, recipe = configs(tmp_path, base={"model.tie_embeddings": True}, recipe=recipe)
+    found = ablation(recipe, base, adds, pairs="tie_embeddings+groups")
+    (levels,) = found.factors.values()
+    tied = {"optimizer.groups": ("tables",)} | {path: groups[path] for path in groups if ".tables." in path}
+
+    def grouped(level):
+        return {path: value for path, value in levels[level].items() if path.startswith("optimizer")}
+
+    assert grouped("everything" if adds else "nothing") == groups
+    # With the groups alone the head is tied; without the untied head too.
+    assert grouped("groups" if adds else "tie_embeddings") == tied
+    assert grouped("tie_embeddings+groups") == (groups if adds else {})
+    assert grouped("norm.kind") == ({} if adds else groups)
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

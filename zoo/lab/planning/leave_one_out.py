@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import ml_collections
+
 from zoo import config
 from zoo.config.scopes import GROUPS, KINDS, SIDES, split_path
 from zoo.errors import ConfigError, did_you_mean, listed, shown
@@ -69,7 +71,7 @@ def ablation(
 
     def changes(named: Sequence[str]) -> dict[str, Any]:
         kept = named if adds else [one for one in found if one not in named]
-        return {path: value for one in kept for path, value in found[one].items()}
+        return _with_parameters(start, {path: value for one in kept for path, value in found[one].items()})
 
     stems = [config.split_spec(spec)[0].stem for spec in (recipe, base)]
     what = f"each feature of {recipe} add to {base}" if adds else f"{recipe} lose without each of its features"
@@ -132,6 +134,23 @@ def _alike(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]
     one, other = (flatten(config.resolve(each)) for each in (base, recipe))
     different = config.difference(base, recipe)
     return {path: value for path, (_, value) in different.items() if path in one and one[path] == other.get(path)}
+
+
+def _with_parameters(base: ml_collections.ConfigDict, changes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the changes without groups of parameters that have none in the changed model, such as
+    that of an untied head where the head is tied.
+    """
+    if not changes.get(f"{GROUPS}s"):
+        return changes
+    from zoo.models.parameter_groups import groups_without_parameters
+
+    try:
+        empty = groups_without_parameters(config.resolve(config.override(base, changes)))
+    except ConfigError:
+        return changes  # The plan refuses the arm, and says which it is.
+    left = tuple(name for name in changes[f"{GROUPS}s"] if name not in empty)
+    scopes = tuple(f"{GROUPS}.{name}." for name in empty)
+    return {path: value for path, value in changes.items() if not path.startswith(scopes)} | {f"{GROUPS}s": left}
 
 
 # Fields that are no part of a recipe: where and how its model is computed and reported.
