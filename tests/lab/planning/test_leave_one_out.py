@@ -17,6 +17,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
+from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[3]
 ROPE = {"model.position.kind": "rope", "model.position.theta": 500.0}
@@ -216,9 +217,27 @@ def test_what_cannot_be_ablated_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"expected two of .*did you mean"):
         ablation(recipe, base, pairs="norm.kind+ffn.kid")
     layers = {path: RECIPE[path] for path in RECIPE if "layers" in path}
-    (layered,) = configs(tmp_path, layered=layers | {"model.layers.kinds.global.attention.window": 0})
+    layers["model.layers.kinds.global.attention.window"] = 0
+    more = layers | {"model.layers.kinds.local.ffn.kind": "swiglu"}
+    layered, wider = configs(tmp_path, layered=more, wider=THREE | layers)
     with pytest.raises(ConfigError, match=r"the recipe lacks model\.layers\.kinds\."):
-        ablation(recipe, layered)
+        ablation(wider, layered)
+
+
+def test_kinds_and_groups_of_the_base_alone_leave_with_their_names(tmp_path):
+    own = {path: value for path, value in RECIPE.items() if "layers" in path or "optimizer" in path}
+    own["model.layers.kinds.global.attention.window"] = 0
+    base, recipe = configs(tmp_path, base=own, recipe={"model.norm.kind": "rmsnorm"})
+    found = ablation(recipe, base, adds=True, pairs="none")
+    (levels,) = found.factors.values()
+    assert set(levels) == {"nothing", "groups", "pattern", "norm.kind", "everything"}
+    flat = {level: flatten(config.override(found.base, changes)) for level, changes in levels.items()}
+    for level, (grouped, layered) in {
+        "nothing": (True, True), "groups": (False, True), "pattern": (True, False), "everything": (False, False),
+    }.items():  # fmt: skip
+        assert ("optimizer.group.tables.select" in flat[level], bool(flat[level]["optimizer.groups"])) == (grouped,) * 2
+        kinds = any(path.startswith("model.layers.kinds.") for path in flat[level])
+        assert (kinds, bool(flat[level]["model.layers.pattern"])) == (layered,) * 2
 
 
 def finished(losses):

@@ -99,10 +99,16 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
         groups: {name: patterns of paths}.
 
     Raises:
-        ConfigError: the base has fields that the recipe lacks, a group matches no field, or a field
-            belongs to two groups.
+        ConfigError: the recipe lacks a field of a kind or a group that both have, a group matches no
+            field, or a field belongs to two groups.
     """
-    different = {path: values for path, values in config.difference(base, recipe).items() if path not in IGNORED}
+    left = _scopes(base) - _scopes(recipe)
+    different = {
+        path: values
+        for path, values in config.difference(base, recipe).items()
+        # Kinds of layers and groups that only the base has leave it with their names.
+        if path not in IGNORED and (split_path(path) or ("",))[0] not in left
+    }
     if missing := [path for path, (_, value) in different.items() if value is None]:
         raise ConfigError(f"the recipe lacks {listed(missing)}, which the base has; set the same fields in both")
     named: dict[str, str] = {}
@@ -129,6 +135,13 @@ def features(base: Mapping[str, Any], recipe: Mapping[str, Any], groups: Mapping
     return found
 
 
+def _scopes(settings: Mapping[str, Any]) -> set[str]:
+    """Returns the kinds of layers and the groups of parameters that a config names."""
+    names = {KINDS: "model.layers.pattern", GROUPS: f"{GROUPS}s"}
+    flat = flatten(settings)
+    return {f"{scopes}.{name}" for scopes, path in names.items() for name in flat[path]}
+
+
 def _alike(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a recipe that it writes out and the base derives, with the same value."""
     one, other = (flatten(config.resolve(each)) for each in (base, recipe))
@@ -140,15 +153,18 @@ def _with_parameters(base: ml_collections.ConfigDict, changes: dict[str, Any]) -
     """Returns the changes without groups of parameters that have none in the changed model, such as
     that of an untied head where the head is tied.
     """
-    if not changes.get(f"{GROUPS}s"):
+    changed = config.override(base, changes)
+    if not changed.optimizer.groups:
         return changes
     from zoo.models.parameter_groups import groups_without_parameters
 
     try:
-        empty = groups_without_parameters(config.resolve(config.override(base, changes)))
+        empty = groups_without_parameters(config.resolve(changed))
     except ConfigError:
         return changes  # The plan refuses the arm, and says which it is.
-    left = tuple(name for name in changes[f"{GROUPS}s"] if name not in empty)
+    if not empty:
+        return changes
+    left = tuple(name for name in changed.optimizer.groups if name not in empty)
     scopes = tuple(f"{GROUPS}.{name}." for name in empty)
     return {path: value for path, value in changes.items() if not path.startswith(scopes)} | {f"{GROUPS}s": left}
 
