@@ -15,8 +15,9 @@ Stated beforehand, at the last step:
 
 * On `eval/loss`, the biases end at most 0.02 nats above the auxiliary loss (non-inferiority), 2 % of
   perplexity.
-* On `eval/expert_balance`, the sum over the layers of E sum_i f_i P_i, the biases end at most 0.4
-  above the auxiliary loss (non-inferiority): a tenth of its value of 4 for four balanced layers.
+* On `eval/expert_balance`, the sum over the layers of E sum_i f_i P_i, the biases end at most 0.1
+  for each layer above the auxiliary loss (non-inferiority), a tenth of its value of 1 for a balanced
+  layer: 0.4 with four layers, 0.6 with the six of `small`, 1.2 with the twelve of `gpu`.
 
 Published: with biases, models of 1 B and 3 B parameters end at a lower perplexity and with more equal
 loads (Wang et al. 2024).
@@ -27,7 +28,8 @@ from zoo.lab.experiment import Claim, Contrast, Experiment, Side
 from zoo.lab.sizes import decoder, rates, sized_name
 
 EXPERTS = "model.ffn.experts"
-MARGIN, BALANCE_MARGIN = 0.02, 0.4
+# The balance is the sum over the layers of a number that is 1 at best.
+MARGIN, BALANCE_MARGIN_OF_A_LAYER = 0.02, 0.1
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
@@ -40,6 +42,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         f"{EXPERTS}.scores": "sigmoid",
         "optimizer.kind": "muon",
     }
+    balance_margin = round(BALANCE_MARGIN_OF_A_LAYER * decoder(size).model.num_layers, 3)
     biases, loss = {"balance": "biases"}, {"balance": "auxiliary loss"}
     return Experiment(
         name=sized_name("experts_balance", size),
@@ -71,8 +74,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
                 a=Side(biases, "eval/expert_balance"),
                 b=Side(loss, "eval/expert_balance"),
                 rule="non_inferiority",
-                margin=BALANCE_MARGIN,
-                expected=f"with biases the balance ends at most {BALANCE_MARGIN} above that with the auxiliary loss",
+                margin=balance_margin,
+                expected=f"with biases the balance ends at most {balance_margin} above that with the auxiliary loss",
             ),
         ),
         size=size,

@@ -8,6 +8,7 @@ import pytest
 from tests.support.small_runs import small
 from tests.support.untrained import untrained
 from zoo.analysis.expert_agreement import agreement
+from zoo.cli.main import main
 from zoo.draw import router_maps
 from zoo.errors import ConfigError
 
@@ -74,6 +75,20 @@ def test_agreement_is_drawn_by_layer(run, tmp_path):
     axes = router_maps.agreement_page((run, tmp_path / "same"), TEXT, "latest").axes[0]
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [1, 1])
     assert max(axes.lines[1].get_ydata()) < 1
+
+
+def test_runs_that_cannot_agree_are_not_compared(run, tmp_path):
+    other = untrained(tmp_path / "other", small(**MIXTURE | {"model__ffn__experts__per_token": 3}))
+    with pytest.raises(ConfigError, match="send tokens to other numbers of experts"):
+        router_maps.agreement_page((run, other), TEXT, "latest")
+    assert main(["draw", "experts", str(run), "--step", "7", "--out", str(tmp_path / "loads.png")]) == 2
+
+
+def test_a_side_that_reads_one_token_has_no_agreement(tmp_path):
+    sides = {"model__architecture": "encoder_decoder", "objective__kind": "span"}
+    runs = [untrained(tmp_path / str(seed), small(**MIXTURE | sides, seed=seed)) for seed in (0, 1)]
+    (axes,) = router_maps.agreement_page(tuple(runs), TEXT, "latest").axes
+    assert axes.get_title() == "encoder agreement of routing"
 
 
 def test_a_run_without_experts_is_refused(tmp_path):

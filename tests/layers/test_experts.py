@@ -26,7 +26,7 @@ from tests.support.comparisons import compared
 from zoo.config.scopes import expert_config
 from zoo.errors import ConfigError
 from zoo.layers.context import Context, DropoutKey
-from zoo.layers.feedforward import make_feed_forward
+from zoo.layers.feedforward import activation, make_feed_forward
 from zoo.layers.grouped_product import grouped_product
 from zoo.layers.platform import Platform
 from zoo.layers.routing import assignments, balance_loss, route, router_z_loss, sequence_balance_loss
@@ -296,6 +296,36 @@ def test_experts_choose_their_tokens_in_an_encoder():
     compared(call(layer, x), expected, 3e-6, config=config, parts="model.ffn")
 
 
+@pytest.mark.parametrize("which", ["experts choose", "a capacity"])
+def test_padding_takes_no_place_of_a_token(which):
+    chosen = {"choice": "experts", "renormalise": False} if which == "experts choose" else {"capacity_factor": 0.75}
+    fields = {EXPERTS + name: value for name, value in chosen.items()}
+    layer, _, _ = made(tiny(MOE | (ENCODER if "choice" in chosen else {}) | fields).model)
+    x = tokens(2, 14)
+    training = which == "a capacity"
+    padded = np.where(np.arange(14) < 5, np.arange(14), -1)[None]
+    short = call(lambda x: layer(x, Context(jnp.arange(5)[None], training=training)), x[:, :5])
+    long = call(lambda x: layer(x, Context(jnp.asarray(padded), training=training)), x)
+    np.testing.assert_allclose(long[:, :5], short, atol=2e-6)
+    assert abs(short).max() > 0.1
+
+
+def test_a_balance_that_the_choice_makes_is_said_to_be_1():
+    fields = {"choice": "experts", "renormalise": False}
+    layer, _, _ = made(tiny(MOE | ENCODER | {EXPERTS + name: value for name, value in fields.items()}).model)
+
+    def terms(x):
+        losses = {}
+        layer(x, Context(jnp.arange(8)[None], losses=losses))
+        return {name: value for (_, name), value in losses.items()}
+
+    found = call(terms, tokens(2, 8))
+    assert {name: float(found[name]) for name in ("expert_balance", "sequence_balance")} == {
+        "expert_balance": 1,
+        "sequence_balance": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -306,11 +336,30 @@ def test_experts_choose_their_tokens_in_an_encoder():
         ({"groups": 4, "chosen_groups": 1, "per_token": 3}, "2 experts are in so many groups"),
         ({"shared_gate": True}, "needs a shared expert"),
         ({"per_token": 1}, "the router has no gradient of the loss"),
+        ({"groups": 4, "chosen_groups": 4}, "chosen_groups=4 has no effect: there are as many groups"),
+        ({"per_token": 8, "bias_rate": 0.1}, "bias_rate=0.1 has no effect: each token is sent to all experts"),
+        ({"capacity_factor": 4.0}, "capacity_factor=4.0 has no effect: an expert may take all tokens of a row"),
     ],
 )
 def test_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         mixture(**changes)
+
+
+@pytest.mark.parametrize("fields", [{"capacity_factor": 0.5}, {"choice": "experts", "renormalise": False}])
+def test_documents_of_a_row_are_not_kept_apart(fields):
+    changes = MOE | {EXPERTS + name: value for name, value in fields.items()} | {"data.isolate_documents": True}
+    with pytest.raises(ConfigError, match="one document would change what is left for another"):
+        tiny(changes | (ENCODER if "choice" in fields else {}))
+
+
+def test_a_head_applies_the_activation_of_the_experts():
+    changes = MOE | ENCODER | {EXPERTS + "kind": "gelu", "model.head.transform": True}
+    config = tiny(changes).model
+    x = np.linspace(-2, 2, 9, dtype=np.float32)
+    np.testing.assert_array_equal(activation(config, x), activation(tiny({"model.ffn.kind": "gelu"}).model, x))
+    with pytest.raises(ConfigError, match=r"activation of model\.ffn\.experts\.kind, which for xielu is not one of"):
+        tiny(changes | {EXPERTS + "kind": "xielu"})
 
 
 def test_fields_of_the_kind_of_the_experts_are_read():

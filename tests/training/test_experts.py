@@ -90,6 +90,18 @@ def test_biases_of_layers_that_are_not_trained_stay():
     assert not np.asarray(found["sent"]).any()
 
 
+@pytest.mark.parametrize("number", [7, 60])
+def test_biases_stay_where_loads_are_equal(number):
+    """A mean in float32 is made by a factor of 1 / E: 60 loads of 6 have a mean below 6."""
+    model = make_model(configs.resolve(small(**MIXTURE | {"model__ffn__experts__number": number}), 257))
+    moved = []
+    for equal in (np.full((2, number), 6.0), np.full((2, number), 1249.0)):
+        ffn = {"choice_bias": jnp.zeros((2, number)), "sent": jnp.asarray(equal, jnp.float32)}
+        found = balanced(model, {"stack": {"layers": {"ffn": ffn}}})
+        moved.append(np.abs(found["stack"]["layers"]["ffn"]["choice_bias"]).max())
+    assert moved == [0, 0]
+
+
 def test_a_resumed_run_goes_on_with_its_biases(tmp_path, monkeypatch):
     config = small(**MIXTURE, training__steps=6, training__eval_every=3)
     run(config, tmp_path / "whole", lambda line: None)

@@ -336,6 +336,10 @@ def _page(args: argparse.Namespace):
             return router_maps.agreement_page((args.run, args.other), args.text, args.step)
         if args.text:
             return router_maps.map_page(args.run, args.text, args.step)
+        if args.step != "latest":
+            raise ConfigError(
+                f"--step {args.step} has no effect without --text: loads are drawn at all steps of the run"
+            )
         return expert_loads.page(expert_loads.read_loads(args.run), args.run.name)
     if args.what == "gradients":
         return _gradients(args.subjects)

@@ -41,7 +41,10 @@ def read_loads(folder: Path) -> Loads:
     """
     records = recorded_dynamics(folder, "expert_load")
     if not records:
-        raise ConfigError(f"{folder / 'dynamics.jsonl'} has no loads of experts; draw a run with model.ffn.kind=moe")
+        raise ConfigError(
+            f"{folder / 'dynamics.jsonl'} has no loads of experts; draw a run with "
+            "model.ffn.kind=moe in which tokens choose (model.ffn.experts.choice=tokens)"
+        )
     layers: dict[str, list[str]] = {}
     for label in records[0]["expert_load"]:
         if match := EXPERT.fullmatch(label):

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from zoo.analysis.expert_agreement import Agreement, agreement
 from zoo.draw.run_activations import RunActivations, read_text
 from zoo.draw.style import COLOURS, figure
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, shown
 from zoo.training.trained_run import TRAINED
 
 MAX_TOKENS, MAX_TOKENS_COMPARED = 64, 2048
@@ -71,7 +71,7 @@ def agreements(one: Gates, other: Gates) -> dict[str, Agreement]:
     """Returns the agreement of each layer.
 
     Raises:
-        ConfigError: the layers, their experts or the tokens differ.
+        ConfigError: the layers, their experts, the tokens or their numbers of experts differ.
     """
     shapes = [{layer: gates.shape for layer, gates in each.items()} for each in (one, other)]
     if shapes[0] != shapes[1]:
@@ -79,6 +79,8 @@ def agreements(one: Gates, other: Gates) -> dict[str, Agreement]:
             "the two runs have other layers with experts, or other numbers of experts or tokens; compare runs of one "
             "config with different seeds"
         )
+    if any((one[layer] > 0).sum() != (other[layer] > 0).sum() for layer in one):
+        raise ConfigError("the two runs send tokens to other numbers of experts; compare runs of one config")
     return {layer: agreement(one[layer] > 0, other[layer] > 0) for layer in one}
 
 
@@ -90,6 +92,10 @@ def agreement_page(folders: tuple[Path, Path], text: str, step: str) -> Figure:
         raise ConfigError(
             f"{folders[1]} reads the text in other tokens than {folders[0]}; compare runs with one tokenizer"
         )
+    # A decoder without a target reads one token, whose experts can be named alike in any two runs.
+    sides = [{side: gates for side, gates in each.items() if len(read[0].labels[side]) > 1} for each in sides]
+    if not sides[0]:
+        raise ConfigError(f"--text {shown(text)} is one token, in which any two runs agree; compare a longer text")
     page, panels = figure(5.2, 0.6 + 2.8 * len(sides[0]), rows=len(sides[0]))
     for axes, (side, gates) in zip(panels, sides[0].items(), strict=True):
         found = agreements(gates, sides[1][side])

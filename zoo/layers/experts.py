@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
@@ -153,8 +154,8 @@ class MixtureOfExperts(nnx.Module):
         sent = jax.lax.stop_gradient(assignments(routing, there))
         taken = jnp.broadcast_to(there[..., None], routing.chosen.shape)
         if experts.capacity_factor and context.training:
-            capacity = math.ceil(experts.capacity_factor * experts.per_token * x.shape[1] / experts.number)
-            taken &= within_capacity(routing.chosen, sent, capacity)
+            capacity = _share_of_row(experts.capacity_factor * experts.per_token / experts.number, there)
+            taken &= within_capacity(routing.chosen, sent, capacity[:, None, None])
             routing = routing._replace(gates=jnp.where(taken, routing.gates, 0))
         if self.sent is not None and context.training:
             self.sent.set_value(self.sent[...] + sent.sum(axis=(0, 1)))
@@ -176,7 +177,12 @@ class MixtureOfExperts(nnx.Module):
         scores = jnp.where(there[..., None], score_shares(router_scores(logits, experts.scores)), 0)
         count = math.ceil(experts.per_token * length / experts.number)
         gates, tokens = _on_rows(lambda scores, _: jax.lax.top_k(scores.mT, count), scores, None, context)
-        gates = gates * experts.scale
+        # Padding makes a row longer, and not the share of it that an expert takes.
+        taken = jnp.arange(count) < _share_of_row(experts.per_token / experts.number, there)[:, None, None]
+        gates = jnp.where(taken, gates, 0) * experts.scale
+        for name in ("expert_balance", "sequence_balance"):
+            # Loads are equal by the choice; arms whose tokens choose can be compared with it.
+            context.add_loss(name, jnp.ones(()))
         context.add_loss("router_z", router_z_loss(logits, there))
         y = self._on_devices(outputs_by_expert, x, tokens, gates, context)
         if self.experts.down.bias is None:
@@ -215,6 +221,14 @@ class MixtureOfExperts(nnx.Module):
             out_specs=rows,
             check_vma=False,
         )(params, x, numbers, gates)
+
+
+def _share_of_row(share: float, there: Bool[Array, "B T"]) -> Int[Array, " B"]:
+    """Returns a share of the tokens of each row, rounded up; padding is no token."""
+    length = there.shape[1]
+    # Rounded in float64, which float32 cannot repeat.
+    shares = np.ceil(np.round(share * np.arange(length + 1), 9)).astype(np.int32)
+    return jnp.asarray(shares)[there.sum(axis=1)]
 
 
 def _on_rows(function: Callable, rows: Any, others: Any, context: Context) -> Any:

@@ -29,12 +29,14 @@ def hidden_dim(config: ResolvedConfig) -> int:
 
 
 def activation(config: ResolvedConfig, x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Applies the activation of `ffn.kind`: relu, gelu (exact or by tanh), or silu."""
+    """Applies the activation of `ffn.kind`, or of the kind of its experts: relu, gelu (exact or by
+    tanh), or silu.
+    """
     return {
         "relu": jax.nn.relu,
         "silu": jax.nn.silu,
         "gelu": lambda x: jax.nn.gelu(x, approximate=config.ffn.gelu_approximation == "tanh"),
-    }[activation_of(config.ffn.kind)](x)
+    }[activation_of(unit_kind(config.ffn.kind, config.ffn.experts.kind))](x)
 
 
 class ConvolvedLinear(Linear):

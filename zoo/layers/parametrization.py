@@ -9,7 +9,7 @@ parametrization (Yang et al. 2022, table 8; Dey et al. 2025, table 1 with alpha 
 | factor in the forward pass | 1 | 1 / d on the output of each sublayer | 1 / m |
 | learning rate, direction of Adam | 1 | 1 / m | 1 |
 | weight decay | 1 | m, so that rate x decay stays | 1 |
-| Adam's epsilon | 1 / m, and 1 / (m d) inside the layers | 1 / (m d) | 1 / m |
+| Adam's epsilon | 1 / m, and 1 / (m d) inside the layers | 1 / (m d) | 1 / m, routers 1 / (m d) |
 
 and scores are multiplied by sqrt(K0) / K for heads of width K, K0 at the base. The last three rows are
 in `zoo.training.optimization.parametrized_rates`.

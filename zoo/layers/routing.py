@@ -87,9 +87,11 @@ def weights_of(routing: Routing) -> Float[Array, "B T E"]:
     return (jax.nn.one_hot(routing.chosen, routing.shares.shape[-1]) * routing.gates[..., None]).sum(axis=-2)
 
 
-def within_capacity(chosen: Int[Array, "B T k"], sent: Float[Array, "B T E"], capacity: int) -> Bool[Array, "B T k"]:
+def within_capacity(
+    chosen: Int[Array, "B T k"], sent: Float[Array, "B T E"], capacity: int | Int[Array, "B 1 1"]
+) -> Bool[Array, "B T k"]:
     """Returns which assignments are among the first `capacity` ones of their expert in their row, in
-    the order of the tokens, so that no token depends on later ones.
+    the order of the tokens, so that no token depends on later ones of the row but by their number.
     """
     earlier = jnp.cumsum(sent, axis=1) - sent
     return jnp.take_along_axis(earlier, chosen, axis=-1) < capacity

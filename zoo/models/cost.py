@@ -98,13 +98,14 @@ def _multiplied_vectors(path: str, row: "Row", config: ResolvedConfig) -> float:
 
 
 def _share_of_experts(path: str, model: ResolvedConfig) -> float:
-    """Returns which share of the tokens a parameter is applied to: k / E for experts, else 1.
+    """Returns which share of the tokens a parameter is applied to: k / E for the matrices and biases
+    of experts, else 1.
 
     Args:
         path: path of the parameter.
         model: the config below `model`.
     """
-    if "/experts/" not in path:
+    if "/experts/" not in path or path.rpartition("/")[2] not in ("kernel", "bias"):
         return 1.0
     before, _, after = path.partition("stack/layers/")
     own = side(model, before.rstrip("/")) if before in ("encoder/", "decoder/") else model

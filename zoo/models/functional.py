@@ -174,13 +174,22 @@ def balanced(module: nnx.Module, stats: Stats, trained: Params | None = None) ->
             continue
         name, rate = variable.get_metadata("balances")
         sent, bias = "/".join(path), "/".join((*path[:-1], name))
-        excess = values[sent] - values[sent].mean(axis=-1, keepdims=True)
-        step = -rate * jnp.sign(excess)
+        step = rate * _below_mean(values[sent])
         if mask is not None:
             layers = jnp.asarray(mask["/".join((*path[:-1], "router", "kernel"))])
             step = step * layers[..., None]
         values |= {bias: values[bias] + step, sent: jnp.zeros_like(values[sent])}
     return unflatten(values, "/")
+
+
+def _below_mean(counts: Array) -> Array:
+    """Returns sign(mean_j n_j - n_i) of whole numbers. A mean in float32 is not exact, so that equal
+    numbers would seem to differ from it.
+    """
+    n = counts.astype(jnp.int32)
+    total = n.sum(axis=-1, keepdims=True)
+    whole, rest = total // n.shape[-1], total % n.shape[-1]
+    return jnp.where(n > whole, -1.0, jnp.where((n == whole) & (rest == 0), 0.0, 1.0))
 
 
 def refresh(module: nnx.Module, stats: Stats, seed: int | Integer[Array, ""], step: int | Integer[Array, ""]) -> Stats:

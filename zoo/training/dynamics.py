@@ -96,7 +96,7 @@ def _add_layer_statistics(found: UpdateStatistics, record: dict[str, Any], side:
 
 def _add_expert_statistics(found: UpdateStatistics, record: dict[str, Any], label: str) -> None:
     """Adds what a mixture of experts recorded: loads, the router's entropy and the dropped share."""
-    loads = record["sent"] / jnp.maximum(record["sent"].mean(), 1)
+    loads = record["sent"] / jnp.where(record["sent"].any(), record["sent"].mean(), 1)
     found.setdefault("expert_load", {}).update({f"{label} expert {expert}": load for expert, load in enumerate(loads)})
     for name, key in (("router_entropy", "entropy"), ("dropped_assignments", "dropped")):
         found.setdefault(name, {})[label] = record[key]["total"] / jnp.maximum(record[key]["count"], 1)

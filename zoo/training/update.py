@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Int, Key
 
 from zoo.config import ResolvedConfig
+from zoo.config.constraints.training_constraints import RANDOM_RATES
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
 from zoo.layers.platform import ROWS_FROM, Platform
@@ -42,8 +43,7 @@ def uses_dropout(config: ResolvedConfig) -> bool:
     """Returns whether any part of the model draws random numbers in training: it has a dropout rate,
     or jitter or noise of a router, above 0.
     """
-    names = ("dropout", "jitter", "noise")
-    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] in names)
+    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] in RANDOM_RATES)
 
 
 class UpdateStep:

@@ -91,3 +91,16 @@ def test_experts_of_another_kind_or_width_are_refused(dense):
         started(dense, **MIXTURE | {"model__ffn__experts__kind": "gelu"})
     with pytest.raises(ConfigError, match=r"experts/up/kernel has shape \(4, 4, 32, 24\).*expected \(4, 4, 32, 12\)"):
         started(dense, **MIXTURE | {"model__ffn__hidden_dim": 12})
+
+
+def test_only_what_was_dense_begins_afresh(dense, tmp_path):
+    """Chosen layers of a mixture are read whole: a part that it lacks is missing."""
+    sparse = untrained(tmp_path / "sparse", small(**MIXTURE))
+    chosen = {"model__num_layers": 2, "training__start_layers": (0, 3)}
+    _, state, _ = started(sparse, **MIXTURE | chosen)
+    its = load_trained(sparse).params["stack"]["layers"]["ffn"]["router"]["kernel"]
+    np.testing.assert_array_equal(state["params"]["stack"]["layers"]["ffn"]["router"]["kernel"], its[np.array([0, 3])])
+    shared = {"model__ffn__experts__shared_dim": 8}
+    with pytest.raises(ConfigError, match=r"ffn/shared/\S+ is missing from the checkpoint"):
+        started(sparse, **MIXTURE | chosen | shared)
+    started(dense, **MIXTURE | chosen | shared)

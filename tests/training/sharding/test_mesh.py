@@ -52,7 +52,9 @@ EXPERTS = WITHOUT_DROPOUT | {
     "model.ffn.kind": "moe",
     "model.ffn.hidden_dim": 16,
     "model.ffn.experts.bias_rate": 0.02,
+    "model.ffn.experts.balance_weight": 0.05,
     "model.ffn.experts.sequence_balance_weight": 0.01,
+    "model.ffn.experts.z_weight": 0.01,
     "model.ffn.experts.shared_dim": 8,
 }
 # States of heads that are on different devices, beside a layer of attention.

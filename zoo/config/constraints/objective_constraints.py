@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo.config.constraints.translation_constraints import check_translation
 from zoo.config.fields import OBJECTIVES_OF
-from zoo.config.kinds import ACTIVATIONS, OBJECTIVE_KINDS, activation_of
+from zoo.config.kinds import ACTIVATIONS, OBJECTIVE_KINDS, activation_of, unit_field
 from zoo.config.kinds.side_lengths import SpanLengths, side_lengths
 
 
@@ -37,9 +37,10 @@ def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> 
             "objective.next_sentence=true is scored by model.head.next_sentence; set that, and model.head.pooler, "
             "to true"
         )
-    if flat["model.head.transform"] and activation_of(kind := flat["model.ffn.kind"]) is None:
+    path, kind = unit_field(flat)
+    if flat["model.head.transform"] and activation_of(kind) is None:
         yield (
-            f"model.head.transform=true applies the activation of model.ffn.kind, which for {kind} is not one of "
+            f"model.head.transform=true applies the activation of {path}, which for {kind} is not one of "
             f"{', '.join(ACTIVATIONS)}; leave it at False"
         )
     width, mapped = flat["model.embedding.dim"], flat["model.embedding.projection"] == "tokens"

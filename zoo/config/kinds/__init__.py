@@ -11,6 +11,7 @@ from zoo.config.kinds.feedforward_kinds import (
     WIDTH_FIELDS,
     activation_of,
     hidden_width,
+    unit_field,
     unit_kind,
 )
 from zoo.config.kinds.kind import Kind, KindTable, code_of
@@ -42,6 +43,7 @@ __all__ = [
     "code_of",
     "hidden_width",
     "is_prefix_decoder",
+    "unit_field",
     "unit_kind",
 ]
 

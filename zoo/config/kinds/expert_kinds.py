@@ -124,12 +124,37 @@ def _problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
         )
     if own["choice"] == "experts":
         yield from _expert_choice_problems(own, architecture)
+    if flat["data.isolate_documents"] and (own["choice"] == "experts" or own["capacity_factor"]):
+        path = f"{EXPERTS}.{'choice' if own['choice'] == 'experts' else 'capacity_factor'}"
+        yield (
+            f"{path}={flat[path]} cannot be combined with data.isolate_documents=true: an expert takes some of the "
+            "tokens of a row, so that one document would change what is left for another"
+        )
+    yield from _without_effect(own)
     if flat["model.ffn.hidden_scale"]:
         yield f"model.ffn.hidden_scale=true has no factors for each expert of {KIND}={NAME}; set it to false"
     if flat["model.convolution.kind"] != "none" and "D" in flat["model.convolution.places"]:
         yield (
             "model.convolution.places: place D is inside the feed-forward layer, and the tokens of an expert are no "
             f"neighbours with {KIND}={NAME}; choose places without D"
+        )
+
+
+def _without_effect(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yields settings that change no result."""
+    number, chosen, groups, factor = own["number"], own["per_token"], own["groups"], own["capacity_factor"]
+    if 1 < groups == own["chosen_groups"]:
+        yield f"{EXPERTS}.chosen_groups={groups} has no effect: there are as many groups; set both to 1"
+    if own["choice"] == "experts":
+        return
+    if chosen == number:
+        for name in ("bias_rate", "balance_weight", "sequence_balance_weight", "capacity_factor"):
+            if own[name]:
+                yield f"{EXPERTS}.{name}={own[name]} has no effect: each token is sent to all experts; set it to 0"
+    elif factor * chosen >= number:
+        yield (
+            f"{EXPERTS}.capacity_factor={factor} has no effect: an expert may take all tokens of a row; use less "
+            f"than {number / chosen:g}, or 0"
         )
 
 

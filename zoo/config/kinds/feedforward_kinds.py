@@ -226,6 +226,12 @@ def unit_kind(kind: str, experts: str) -> str:
     return experts if kind in FEED_FORWARD_KINDS.having("experts") else kind
 
 
+def unit_field(flat: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the field that names the kind of the hidden units, and that kind."""
+    path = "model.ffn.experts.kind" if flat[KIND] in FEED_FORWARD_KINDS.having("experts") else KIND
+    return path, flat[path]
+
+
 def activation_of(kind: str) -> str | None:
     """Returns the activation of a kind of feed-forward layer; None if it is none of `ACTIVATIONS`."""
     return next((name for name in ACTIVATIONS if kind in FEED_FORWARD_KINDS.having(name)), None)

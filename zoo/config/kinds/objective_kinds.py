@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo.config.field import AUTO, Field
 from zoo.config.kinds.description import Description
-from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, activation_of
+from zoo.config.kinds.feedforward_kinds import ACTIVATIONS, activation_of, unit_field
 from zoo.config.kinds.kind import Kind, KindTable
 
 KIND = "objective.kind"
@@ -96,9 +96,10 @@ def _replaced_tokens_problems(flat: Mapping[str, Any], architecture: str) -> Ite
             f"training.start_layers={','.join(map(str, layers))}: {shown} has two stacks of layers; leave it empty to "
             "start from all layers of both"
         )
-    if activation_of(kind := flat["model.ffn.kind"]) is None:
+    path, kind = unit_field(flat)
+    if activation_of(kind) is None:
         yield (
-            f"{shown}: the head applies the activation of model.ffn.kind, which for {kind} is not one of "
+            f"{shown}: the head applies the activation of {path}, which for {kind} is not one of "
             f"{', '.join(ACTIVATIONS)}"
         )
 

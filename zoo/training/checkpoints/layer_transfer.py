@@ -1,6 +1,6 @@
 """Initialises a model from layers of another run: in any order, or with experts from dense ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from zoo.training.checkpoints.tree_differences import (
     tree_differences,
     without_replaceable,
 )
-from zoo.training.checkpoints.upcycling import dense_name, is_fresh
+from zoo.training.checkpoints.upcycling import before_feed_forward, dense_name, is_fresh
 from zoo.training.checkpoints.warm_start import WEIGHTS, read_weights
 
 VariablePath = tuple[str, ...]
@@ -77,7 +77,8 @@ def read_layers(
         leaves = {path: _shape(shapes[name], found) for path, found in places[name].items()}
         leaves |= {path: _at(shapes[name], path) for path in unused}
         saved[name] = unflatten({"/".join(path): leaf for path, leaf in leaves.items()}, "/")
-    wanted = {name: _without_fresh(abstract[name], places[name]) for name in WEIGHTS}
+    upcycled = _upcycled(places)
+    wanted = {name: _without_fresh(abstract[name], places[name], upcycled) for name in WEIGHTS}
     saved, wanted = without_replaceable(saved, wanted, replaceable)
     if problems := tree_differences(saved, wanted):
         raise ConfigError([f"{folder}: {problem}" for problem in problems])
@@ -160,8 +161,19 @@ def _taken(weights: Any, place: Place) -> np.ndarray:
     return array if place.copies is None else np.broadcast_to(array, (place.copies, *array.shape))
 
 
-def _without_fresh(wanted: Any, places: dict[VariablePath, list[Place]]) -> dict[str, Any]:
-    """Returns what is wanted but for the routers, and what else of a mixture no dense layer has."""
+def _upcycled(places: Mapping[str, dict[VariablePath, list[Place]]]) -> set[str]:
+    """Returns the layers, by the path before their feed-forward layer, whose experts are copies of a
+    dense one.
+    """
+    copied = (path for found in places.values() for path, each in found.items() if each[0].copies is not None)
+    return {before_feed_forward("/".join(path)) for path in copied}
+
+
+def _without_fresh(wanted: Any, places: dict[VariablePath, list[Place]], upcycled: set[str]) -> dict[str, Any]:
+    """Returns what is wanted but for the routers, and what else of a mixture no dense layer has, where
+    the experts are copies of one.
+    """
     found = {"/".join(path) for path in places}
     leaves = flatten(wanted, "/")
-    return unflatten({name: leaf for name, leaf in leaves.items() if name in found or not is_fresh(name)}, "/")
+    fresh = {name for name in leaves if name not in found and is_fresh(name) and before_feed_forward(name) in upcycled}
+    return unflatten({name: leaf for name, leaf in leaves.items() if name not in fresh}, "/")

@@ -61,6 +61,11 @@ def dense_name(name: str) -> str | None:
     return name.replace(EXPERTS, DENSE) if EXPERTS in name else None
 
 
+def before_feed_forward(name: str) -> str:
+    """Returns the path of the layer whose feed-forward layer a variable is in."""
+    return f"/{name}".partition(DENSE)[0]
+
+
 def is_fresh(name: str) -> bool:
     """Returns whether a variable of a mixture is in no dense layer, by its path."""
     return any(part in f"{name}/" for part in FRESH)
