@@ -336,8 +336,7 @@ def test_a_balance_that_the_choice_makes_is_said_to_be_1():
         ({"groups": 4, "chosen_groups": 1, "per_token": 3}, "2 experts are in so many groups"),
         ({"shared_gate": True}, "needs a shared expert"),
         ({"per_token": 1}, "the router has no gradient of the loss"),
-        ({"groups": 4, "chosen_groups": 4}, "chosen_groups=4 has no effect: there are as many groups"),
-        ({"per_token": 8, "bias_rate": 0.1}, "bias_rate=0.1 has no effect: each token is sent to all experts"),
+        ({"per_token": 8, "balance_weight": 0.1}, "balance_weight=0.1 has no effect: each token is sent to all"),
         ({"capacity_factor": 4.0}, "capacity_factor=4.0 has no effect: an expert may take all tokens of a row"),
     ],
 )

@@ -141,14 +141,13 @@ def _problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
 
 
 def _without_effect(own: Mapping[str, Any]) -> Iterator[str]:
-    """Yields settings that change no result."""
-    number, chosen, groups, factor = own["number"], own["per_token"], own["groups"], own["capacity_factor"]
-    if 1 < groups == own["chosen_groups"]:
-        yield f"{EXPERTS}.chosen_groups={groups} has no effect: there are as many groups; set both to 1"
+    """Yields settings of training that change no result."""
+    number, chosen, factor = own["number"], own["per_token"], own["capacity_factor"]
     if own["choice"] == "experts":
         return
     if chosen == number:
-        for name in ("bias_rate", "balance_weight", "sequence_balance_weight", "capacity_factor"):
+        # Checkpoints with biases, or with as many groups as are chosen, are read as they are.
+        for name in ("balance_weight", "sequence_balance_weight", "capacity_factor"):
             if own[name]:
                 yield f"{EXPERTS}.{name}={own[name]} has no effect: each token is sent to all experts; set it to 0"
     elif factor * chosen >= number:
