@@ -283,10 +283,11 @@ def test_any_override_resolves_or_is_refused_in_plain_lines(overrides):
 
 def test_a_dropout_generator_without_dropout_is_refused():
     with pytest.raises(
-        ConfigError, match=r"dropout_generator=rbg has no effect: no dropout rate of the model is above 0"
+        ConfigError, match=r"dropout_generator=rbg has no effect: no dropout rate, jitter or noise of the model"
     ):
         resolve(training__dropout_generator="rbg")
     assert resolve(training__dropout_generator="rbg", model__attention__dropout=0.1)
+    assert resolve(training__dropout_generator="rbg", model__ffn__kind="moe", model__ffn__experts__jitter=0.1)
     sides = {"model.architecture": "encoder_decoder", "objective.kind": "span", "model.decoder.dropout": 0.1}
     assert configs.resolve(configs.override(configs.default(), sides | {"training.dropout_generator": "rbg"}))
 
