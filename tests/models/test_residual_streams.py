@@ -161,7 +161,8 @@ PATTERN = {
 def test_scan_and_remat_do_not_change_gradients(changes, base):
     found, expected = loss_and_gradient(base | changes), loss_and_gradient(base)
     close(found[0], expected[0])
-    jax.tree.map(close, found[1], expected[1])
+    # Recomputed sums are rounded otherwise where a processor has no AVX-512: 1.0e-5 in MUDD.
+    jax.tree.map(lambda one, other: close(one, other, 3e-5), found[1], expected[1])
 
 
 @pytest.mark.parametrize(
