@@ -52,7 +52,6 @@ EXPERTS = WITHOUT_DROPOUT | {
     "model.ffn.kind": "moe",
     "model.ffn.hidden_dim": 16,
     "model.ffn.experts.bias_rate": 0.02,
-    "model.ffn.experts.balance_weight": 0.05,
     "model.ffn.experts.sequence_balance_weight": 0.01,
     "model.ffn.experts.z_weight": 0.01,
     "model.ffn.experts.shared_dim": 8,
@@ -98,7 +97,8 @@ CASES = {
     "masked diffusion": (DIFFUSION, MESH),
     "layers with a state": (HYBRID, MESH),
     "mixture of experts": (EXPERTS, MESH | {"training.accumulation_steps": 2}),
-    "experts on their own devices": (EXPERTS, MESH | {"mesh.expert": 2}),
+    # Over the whole batch on one device, and so without parts here.
+    "experts on their own devices": (EXPERTS | {"model.ffn.experts.balance_weight": 0.05}, MESH | {"mesh.expert": 2}),
     "experts on their own devices, accumulated": (
         EXPERTS,
         {"mesh.data": 2, "mesh.expert": 2, "mesh.tensor": 2, "training.accumulation_steps": 2},
