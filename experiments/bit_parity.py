@@ -11,11 +11,11 @@ finite precision answers strings of every length (Grazzi et al., theorem 1). Doc
 from 1 to 16 are learned together, since the shorter ones lead to the longer ones. Lengths of 20, 24
 and 32 are asked about, which no document of the training has.
 
-Arms are Gated DeltaNet with rates up to 1, the same with rates up to 2, and softmax attention with
-RoPE, in two layers, with the parameters that each has, and each at three learning rates, about a
-factor of 3 apart. No rate is tuned: the held-out documents of a few bits are other ones than those of
-the training, so that `eval/loss` does not fall where more answers are right. So one learning rate of
-the rates up to 2 is compared with each learning rate of the others.
+Arms are those of `state_tracking.py`: Gated DeltaNet with rates up to 1, the same with rates up to 2,
+and softmax attention with RoPE, in two layers, with the parameters that each has, and each at three
+learning rates, about a factor of 3 apart. No rate is tuned: the held-out documents of a few bits are
+other ones than those of the training, so that `eval/loss` does not fall where more answers are right.
+So one learning rate of the rates up to 2 is compared with each learning rate of the others.
 
 Seen before this file was written: one run each of rates up to 1 and up to 2 with these settings, seed
 0 at twice the rate of the size, which answered 0.50 and all of the longer documents; and such runs
@@ -30,12 +30,13 @@ of the share of 1,024 new documents whose answer is right (0.5 by chance):
 * It is more than 0.1 above that of softmax attention at each learning rate (superiority).
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Side
-from zoo.lab.sizes import RATES, decoder, sized_name
+from pathlib import Path
 
+from zoo import config
+from zoo.lab.experiment import Claim, Experiment
+
+TRACKING = config.import_file(Path(__file__).with_name("state_tracking.py"), "experiment file")
 MARGIN, METRIC = 0.1, "measured/longer_parity"
-# Learning rates, as multiples of that of the size, and the one of rates up to 2 that is judged.
-LADDER, JUDGED = (0.6, 2, 6), 2
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 TASK = {
     "data.source": "mixture",
@@ -47,44 +48,16 @@ TASK = {
     "model.num_layers": 2,
 }
 TINY = {"data.batch_size": 16, "training.steps": 1800, "schedule.warmup_steps": 100}
-DELTA = {"model.attention.kind": "gated_delta", "model.position.kind": "none"}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
     """Softmax attention and Gated DeltaNet with rates up to 1 and to 2, at three learning rates."""
-
-    def share(mixing: str, factor: float) -> Side:
-        return Side({"mixing": mixing, "rate": f"{factor} x"}, METRIC)
-
-    def beats(other: str, factor: float) -> Contrast:
-        return Contrast(
-            f"more than {other} at {factor} times the rate",
-            a=share("rates up to 2", JUDGED),
-            b=share(other, factor),
-            rule="superiority",
-            margin=MARGIN,
-            expected=f"rates up to 2 answer more than {MARGIN} more than {other} at {factor} times the learning rate",
-        )
-
-    return Experiment(
-        name=sized_name("bit_parity", size),
-        question="Does a delta rule answer the parity of more bits than it was trained on if its rates go up to 2?",
-        base=decoder(size, TASK | (TINY if size == "tiny" else {})),
-        factors={
-            "mixing": {
-                "softmax": {},
-                "rates up to 1": DELTA,
-                "rates up to 2": DELTA | {"model.attention.negative_eigenvalues": True},
-            },
-            "rate": {f"{factor} x": {"optimizer.learning_rate": RATES[size] * factor} for factor in LADDER},
-        },
-        allow=("parameters", "flops"),
-        claim=Claim(
-            "V59",
-            "A delta rule whose rates go up to 2 answers the parity of more bits than it was trained on, and one with "
-            "rates up to 1 and attention do not",
-            "Grazzi et al. 2024, Negative Eigenvalues",
-        ),
-        contrasts=tuple(beats(other, factor) for other in ("rates up to 1", "softmax") for factor in LADDER),
-        size=size,
+    claim = Claim(
+        "V59",
+        "A delta rule whose rates go up to 2 answers the parity of more bits than it was trained on, and one with "
+        "rates up to 1 and attention do not",
+        "Grazzi et al. 2024, Negative Eigenvalues",
     )
+    question = "Does a delta rule answer the parity of more bits than it was trained on if its rates go up to 2?"
+    task = TASK | (TINY if size == "tiny" else {})
+    return TRACKING.rates_compared(size, "bit_parity", question, claim, task, METRIC, MARGIN)

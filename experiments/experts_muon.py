@@ -2,12 +2,13 @@
 Muon.
 
     zoo run experiments/experts_muon.py
-    zoo run experiments/experts_muon.py:small
+    zoo run experiments/experts_muon.py:rung1
 
 The arms of `experts.py`, dense layers and 2 of 8 experts with as many FLOPs per token, each trained by
 AdamW, and by Muon, which orthogonalises the momentum of each expert's matrices by itself and leaves
 routers to AdamW. Parameters differ by design. Each arm has a learning rate of its own, found with
-separate seeds.
+separate seeds. At size `tiny` decoders under AdamW end above counts of five bytes, so that their
+contrast cannot be judged there.
 
 Stated beforehand, on `eval/loss` at the last step: the mixture ends below the dense decoder under
 each of the two (superiority, margin 0). How far the gains differ, (experts - dense) under Muon less

@@ -32,6 +32,8 @@ share of 1,024 new documents whose answer is right (0.2 for a random place):
 * It is more than 0.05 above that of softmax attention at each learning rate (superiority).
 """
 
+from typing import Any
+
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side
 from zoo.lab.sizes import RATES, decoder, sized_name
 
@@ -51,11 +53,21 @@ TINY = {"data.sequence_length": 32, "data.batch_size": 64, "training.steps": 360
 DELTA = {"model.attention.kind": "gated_delta", "model.position.kind": "none"}
 
 
-def get_experiment(size: str = "tiny") -> Experiment:
-    """Softmax attention and Gated DeltaNet with rates up to 1 and to 2, at three learning rates."""
+def rates_compared(
+    size: str, name: str, question: str, claim: Claim, task: dict[str, Any], metric: str, margin: float
+) -> Experiment:
+    """Returns the experiment that compares rates up to 2, at one learning rate, with rates up to 1 and
+    with softmax attention, at each of three.
+
+    Args:
+        size, name, question, claim: of the experiment.
+        task: flat overrides of the decoder of that size.
+        metric: share of right answers.
+        margin: by how much the share of rates up to 2 has to be above each other one.
+    """
 
     def share(mixing: str, factor: float) -> Side:
-        return Side({"mixing": mixing, "rate": f"{factor} x"}, METRIC)
+        return Side({"mixing": mixing, "rate": f"{factor} x"}, metric)
 
     def beats(other: str, factor: float) -> Contrast:
         return Contrast(
@@ -63,14 +75,14 @@ def get_experiment(size: str = "tiny") -> Experiment:
             a=share("rates up to 2", JUDGED),
             b=share(other, factor),
             rule="superiority",
-            margin=MARGIN,
-            expected=f"rates up to 2 answer more than {MARGIN} more than {other} at {factor} times the learning rate",
+            margin=margin,
+            expected=f"rates up to 2 answer more than {margin} more than {other} at {factor} times the learning rate",
         )
 
     return Experiment(
-        name=sized_name("state_tracking", size),
-        question="Does a delta rule track permutations if its rates go up to 2?",
-        base=decoder(size, TASK | (TINY if size == "tiny" else {})),
+        name=sized_name(name, size),
+        question=question,
+        base=decoder(size, task),
         factors={
             "mixing": {
                 "softmax": {},
@@ -80,12 +92,20 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "rate": {f"{factor} x": {"optimizer.learning_rate": RATES[size] * factor} for factor in LADDER},
         },
         allow=("parameters", "flops"),
-        claim=Claim(
-            "V58",
-            "A delta rule whose rates go up to 2 tracks permutations better than one with rates up to 1, and than "
-            "attention",
-            "Grazzi et al. 2024, Negative Eigenvalues; Merrill et al. 2024, The Illusion of State",
-        ),
+        claim=claim,
         contrasts=tuple(beats(other, factor) for other in ("rates up to 1", "softmax") for factor in LADDER),
         size=size,
     )
+
+
+def get_experiment(size: str = "tiny") -> Experiment:
+    """Softmax attention and Gated DeltaNet with rates up to 1 and to 2, at three learning rates."""
+    claim = Claim(
+        "V58",
+        "A delta rule whose rates go up to 2 tracks permutations better than one with rates up to 1, and than "
+        "attention",
+        "Grazzi et al. 2024, Negative Eigenvalues; Merrill et al. 2024, The Illusion of State",
+    )
+    question = "Does a delta rule track permutations if its rates go up to 2?"
+    task = TASK | (TINY if size == "tiny" else {})
+    return rates_compared(size, "state_tracking", question, claim, task, METRIC, MARGIN)

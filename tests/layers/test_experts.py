@@ -346,7 +346,7 @@ def test_refused(changes, message):
 
 
 @pytest.mark.parametrize("fields", [{"capacity_factor": 0.5}, {"choice": "experts", "renormalise": False}])
-def test_documents_of_a_row_are_not_kept_apart(fields):
+def test_experts_that_take_some_tokens_of_a_row_are_refused_beside_isolated_documents(fields):
     changes = MOE | {EXPERTS + name: value for name, value in fields.items()} | {"data.isolate_documents": True}
     with pytest.raises(ConfigError, match="one document would change what is left for another"):
         tiny(changes | (ENCODER if "choice" in fields else {}))
@@ -357,6 +357,7 @@ def test_a_head_applies_the_activation_of_the_experts():
     config = tiny(changes).model
     x = np.linspace(-2, 2, 9, dtype=np.float32)
     np.testing.assert_array_equal(activation(config, x), activation(tiny({"model.ffn.kind": "gelu"}).model, x))
+    tiny(MOE | ENCODER | {EXPERTS + "kind": "gelu", "objective.kind": "replaced_tokens"})
     with pytest.raises(ConfigError, match=r"activation of model\.ffn\.experts\.kind, which for xielu is not one of"):
         tiny(changes | {EXPERTS + "kind": "xielu"})
 

@@ -90,6 +90,12 @@ def test_biases_of_layers_that_are_not_trained_stay():
     assert not np.asarray(found["sent"]).any()
 
 
+def test_loads_are_relative_to_the_mean_of_few_assignments_too():
+    batch, program = ragged_batch(), program_of(**MIXTURE | {"model__ffn__experts__number": 512})
+    found = np.asarray(list(loads(program, batch).values())).reshape(2, 512)
+    np.testing.assert_allclose(found.mean(axis=1), 1, rtol=1e-6)
+
+
 @pytest.mark.parametrize("number", [7, 60])
 def test_biases_stay_where_loads_are_equal(number):
     """A mean in float32 is made by a factor of 1 / E: 60 loads of 6 have a mean below 6."""

@@ -74,6 +74,13 @@ def is_dropout_rate(path: str) -> bool:
     return path.startswith("model.") and path.endswith(".dropout")
 
 
+def is_random_rate(path: str) -> bool:
+    """Returns whether random numbers are drawn in training where a field is above 0: it is a dropout
+    rate, or the jitter or noise of a router.
+    """
+    return is_dropout_rate(path) or (path.startswith("model.") and path.endswith((".jitter", ".noise")))
+
+
 def is_traced(path: str) -> bool:
     """Returns whether a program takes the value of a field as an argument.
 

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Int, Key
 
 from zoo.config import ResolvedConfig
-from zoo.config.constraints.training_constraints import RANDOM_RATES
+from zoo.config.hyperparameters import is_random_rate
 from zoo.layers.activation_sharding import activation_sharding
 from zoo.layers.context import DropoutKey
 from zoo.layers.platform import ROWS_FROM, Platform
@@ -43,7 +43,7 @@ def uses_dropout(config: ResolvedConfig) -> bool:
     """Returns whether any part of the model draws random numbers in training: it has a dropout rate,
     or jitter or noise of a router, above 0.
     """
-    return any(rate > 0 for path, rate in flatten(config.model).items() if path.split(".")[-1] in RANDOM_RATES)
+    return any(rate > 0 for path, rate in flatten(config).items() if is_random_rate(path))
 
 
 class UpdateStep:

@@ -131,4 +131,7 @@ def test_active_parameters_and_operations_are_those_of_the_chosen_experts():
                               "model.layers.kinds.sparse.ffn.experts.renormalise": False})  # fmt: skip
     found = cost.summary(pattern).parameters
     assert found["total"] - found["active"] == 2 * expert
+    # The two numbers of xIELU are those of all experts of a layer.
+    shared = counted(**{"experts.kind": "xielu"}).parameters
+    assert shared["total"] - shared["active"] == layers * 2 * 16 * 24
     assert configs.is_traced("model.ffn.experts.balance_weight")

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.fields import AUTO, chosen
+from zoo.config.hyperparameters import is_random_rate
 from zoo.config.kinds import FEED_FORWARD_KINDS, NORM_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.schedule_kinds import tail_start
 from zoo.config.scopes import layer_scopes
-
-RANDOM_RATES = ("dropout", "jitter", "noise")
-"""Last names of the fields of a model for which random numbers are drawn in training."""
 
 
 def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], vocab_size: int | None) -> Iterator[str]:
@@ -59,7 +57,7 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
 def _check_dropout_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     generator = flat["training.dropout_generator"]
     values = [*flat.items(), *(item for changes in scopes.values() for item in changes.items())]
-    draws = any(value for path, value in values if path.startswith("model.") and path.split(".")[-1] in RANDOM_RATES)
+    draws = any(value for path, value in values if is_random_rate(path))
     if generator != "threefry" and not draws:
         yield (
             f"training.dropout_generator={generator} has no effect: no dropout rate, jitter or noise of the model is "

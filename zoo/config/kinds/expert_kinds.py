@@ -146,7 +146,7 @@ def _without_effect(own: Mapping[str, Any]) -> Iterator[str]:
     if own["choice"] == "experts":
         return
     if chosen == number:
-        # Checkpoints with biases, or with as many groups as are chosen, are read as they are.
+        # Not the rate of biases: published checkpoints have them, whatever k is.
         for name in ("balance_weight", "sequence_balance_weight", "capacity_factor"):
             if own[name]:
                 yield f"{EXPERTS}.{name}={own[name]} has no effect: each token is sent to all experts; set it to 0"

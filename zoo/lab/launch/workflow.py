@@ -264,7 +264,7 @@ class SweepWorkflow:
         return plan if self._fresh else plan.in_folder(folder)
 
     def _new_configs(self, plan: Plan, folder: Path) -> list[tuple[str, ResolvedConfig]]:
-        """Returns (arm, config) of the runs that have not started, and have read no other run yet."""
+        """Returns (arm, config) of the runs that have not started, and so have read no other run."""
         new = [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
         return [(run.arm.name, run.config) for run in new]
 
