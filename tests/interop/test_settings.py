@@ -217,8 +217,11 @@ def test_settings_read_with_a_default_are_known():
 
 
 def test_values_of_a_wrong_type_are_rejected():
-    with pytest.raises(ConfigError, match=r"config of GPTNeoXForCausalLM has a value of a wrong type: TypeError"):
-        resolve_like("GPTNeoXForCausalLM", {"hidden_size": "wide"})
+    with pytest.raises(ConfigError) as caught:
+        resolve_like("GPTNeoXForCausalLM", {"hidden_size": "wide", "rotary_pct": None})
+    assert caught.value.problems == [
+        "hidden_size='wide': expected a whole number", "rotary_pct=None: expected a number"
+    ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"^activation_function=\['relu'\]: expected one of relu, gelu"):
         resolve_like("GPT2LMHeadModel", {"activation_function": ["relu"]})
     with pytest.raises(ConfigError, match=r"rope_scaling=2\.0: expected a dict"):

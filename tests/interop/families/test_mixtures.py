@@ -160,6 +160,20 @@ def test_choices_that_no_mixture_has_are_refused_by_the_settings_of_the_file(nam
         assert line.startswith(message)
 
 
+@pytest.mark.parametrize(("name", "settings", "line"), [
+    ("Qwen3Moe", {"decoder_sparse_step": 0}, "decoder_sparse_step=0: expected at least 1: every so many layers have experts"),
+    ("Qwen3Next", {"decoder_sparse_step": "1"}, "decoder_sparse_step='1': expected a whole number"),
+    ("Qwen2Moe", {"mlp_only_layers": 3}, "mlp_only_layers=3: expected a list of the numbers of layers"),
+    ("Mixtral", {"num_local_experts": "8"}, "num_local_experts='8': expected a whole number"),
+    ("GraniteMoe", {"num_experts_per_tok": [2]}, "num_experts_per_tok=[2]: expected a whole number"),
+    ("DeepseekV3", {"first_k_dense_replace": None}, "first_k_dense_replace=None: expected a whole number"),
+])  # fmt: skip
+def test_a_wrong_value_is_refused_by_its_setting(name, settings, line):
+    with pytest.raises(ConfigError) as caught:
+        resolve_like(f"{name}ForCausalLM", settings)
+    assert caught.value.problems == [line]
+
+
 def test_a_shared_expert_of_qwen_has_hidden_units():
     for name in ("Qwen2Moe", "Qwen3Next"):
         with pytest.raises(ConfigError) as caught:

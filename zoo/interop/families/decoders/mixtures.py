@@ -187,6 +187,12 @@ def layers_of_qwen(settings: SettingsReader, shared: bool) -> list[bool]:
         shared: whether the class has a shared expert.
     """
     step, alone = settings["decoder_sparse_step"], settings["mlp_only_layers"] or ()
+    if step < 1:
+        settings.reject("decoder_sparse_step", "expected at least 1: every so many layers have experts")
+        step = 1
+    if not isinstance(alone, Sequence) or isinstance(alone, str):
+        settings.reject("mlp_only_layers", "expected a list of the numbers of layers")
+        alone = ()
     none = settings["num_experts"] == 0
     dense = [none or layer in alone or (layer + 1) % step > 0 for layer in range(settings["num_hidden_layers"])]
     if all(dense):
