@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import ml_collections
@@ -296,11 +296,15 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tu
     return {path: (a.get(path), b.get(path)) for path in {**a, **b} if a.get(path) != b.get(path)}
 
 
-def chosen_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def chosen_differences(one: Mapping[str, Any], other: Mapping[str, Any], given: Collection[str] = ()) -> list[str]:
     """Returns the fields besides the seed that can change a result and in which two configs differ.
 
     Fields whose values follow from others are left out, unless only they differ. Stored configs may
     lack fields that were added later; these have their defaults.
+
+    Args:
+        one, other: the configs.
+        given: fields whose values were given in one of them, and so follow from no others.
     """
     added = {field.path: field.default for field in FIELDS if field.added}
     # Compared as JSON: 1, 1.0 and True are three settings, although Python calls them equal.
@@ -309,7 +313,7 @@ def chosen_differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list
         for side in (one, other)
     )
     paths = [path for path in {**a, **b} if path != "seed" and a.get(path) != b.get(path)]
-    return [path for path in paths if not derivable(path)] or paths
+    return [path for path in paths if path in given or not derivable(path)] or paths
 
 
 def result_relevant(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,9 +37,13 @@ def test_a_mixture_is_matched_by_all_of_its_parameters_or_by_those_that_a_token_
         allow=(allow,),
         match=f"{match}:model.ffn.hidden_dim",
     )
-    dense, mixture = make_plan(declared).arms
+    plan = make_plan(declared)
+    dense, mixture = plan.arms
     # The mixture has four experts, and each token is routed to two of them.
     assert mixture.config.model.ffn.hidden_dim == pytest.approx(512 / divisor, rel=0.03)
     sizes = [(arm.parameters["total"], arm.flops_per_token)[allow == "parameters"] for arm in (dense, mixture)]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.01)
     assert mixture.parameters["active"] < mixture.parameters["total"]
+    # The width that matching chose is a difference like those that the experiment names.
+    (line,) = plan.differences
+    assert "model.ffn.hidden_dim" in line.partition(" fields: ")[2].split(", ")

@@ -1,12 +1,18 @@
 """Comparisons of runs picked by hand have a caveat for each difference in their conditions."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from zoo import config
+from zoo.lab.declarations import Contrast, Side
 from zoo.lab.planning.evaluations import generator_differences
+from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.comparison import load_comparison
+from zoo.lab.results.run_records import RunRecord
+from zoo.lab.results.schema import Arm
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 
 ENCODER = {"model.architecture": "encoder", "objective.kind": "masked"}
@@ -151,6 +157,22 @@ def test_fields_in_which_arms_differ_are_counted_and_named(run):
     (line,) = (line for line in caveats(run("a", {}), run("b", changes)) if " differs from " in line)
     named = line.partition(" in 3 fields: ")[2].split(", ")
     assert sorted(named) == sorted(changes)
+
+
+@pytest.mark.parametrize("matched", [True, False], ids=["by matching", "as it follows"])
+def test_a_width_that_matching_chose_is_a_difference_of_a_contrast(matched):
+    experts = {"model.ffn.kind": "moe", "model.ffn.experts.balance_weight": 0.01}
+    width = {"model.ffn.hidden_dim": 88}
+    runs = [
+        RunRecord(Path(name), name, 0, config.to_plain(config.resolve(config.override(config.default(), changes), 300)))
+        for name, changes in (("dense", {}), ("experts", experts | width))
+    ]
+    arms = [Arm("dense", "dense", {}), Arm("experts", "experts", {}, experts | (width if matched else {}))]
+    contrast = Contrast("c", Side("experts"), Side("dense"), "superiority", 0.0, "")
+    lines = sweep_caveats(SweepResults(Path("."), "s", "eval/loss", arms, runs, [0], [contrast]))
+    (line,) = (line for line in lines if " differs from " in line)
+    named = set(line.partition(" fields: ")[2].split(", "))
+    assert named == experts.keys() | (width.keys() if matched else set())
 
 
 def test_equal_texts_under_other_names_are_no_caveat(run):

@@ -1,6 +1,6 @@
 """Compares what the evaluations of arms score: metrics of one name may measure different things."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -98,18 +98,27 @@ def field_differences(experiment: Experiment, arms: list[PlannedArm]) -> list[st
     arms of each contrast, or without contrasts the first arm and each other.
     """
     configs = {arm.name: arm.config for arm in arms}
+    given = {arm.name: arm.overrides.keys() for arm in arms}
     pairs = [(contrast.b.arm, contrast.a.arm) for contrast in named_contrasts(experiment)]
     pairs = pairs or [(arms[0].name, arm.name) for arm in arms[1:]]
     lines = (
-        several_fields(arm_text(one), configs[one], arm_text(other), configs[other])
+        several_fields(arm_text(one), configs[one], arm_text(other), configs[other], given[one] | given[other])
         for one, other in dict.fromkeys(pairs)
     )
     return [line for line in lines if line]
 
 
-def several_fields(one: str, config: Mapping[str, Any], other: str, its: Mapping[str, Any]) -> str | None:
-    """Returns in which fields two arms differ; None if it is at most one."""
-    paths = chosen_differences(config, its)
+def several_fields(
+    one: str, config: Mapping[str, Any], other: str, its: Mapping[str, Any], given: Collection[str] = ()
+) -> str | None:
+    """Returns in which fields two arms differ; None if it is at most one.
+
+    Args:
+        one, config: an arm.
+        other, its: another one.
+        given: fields that an arm sets, itself or by the matching of sizes.
+    """
+    paths = chosen_differences(config, its, given)
     return f"{other} differs from {one} in {len(paths)} fields: {listed(paths, 12)}" if len(paths) > 1 else None
 
 
