@@ -89,5 +89,9 @@ def test_loads_of_experts_are_read_by_layer_and_expert(tmp_path):
     drops = expert_loads.read_loads(write_dynamics(tmp_path / "full", record(1, 0.5), record(3, 0.25, 0.125)))
     *_, last, _ = expert_loads.page(drops, "run").axes
     np.testing.assert_allclose([line.get_ydata() for line in last.lines], [[0, 0], [0, 0.125]])
+    chosen = record(1, 0.5) | {"dropped_assignments": {"layer 0": 0.0}, "unchosen_tokens": {"layer 2": 0.25}}
+    both = expert_loads.read_loads(write_dynamics(tmp_path / "both", chosen))
+    assert both.what_is_dropped == "assignments dropped or tokens that no expert takes"
+    assert {layer: list(shares) for layer, shares in both.dropped.items()} == {"layer 0": [0], "layer 2": [0.25]}
     with pytest.raises(ConfigError, match=r"has no loads of experts"):
         expert_loads.read_loads(write_dynamics(tmp_path / "dense", {"step": 1, "gradient_norm": {}}))

@@ -296,6 +296,29 @@ def test_experts_choose_their_tokens_in_an_encoder():
     compared(call(layer, x), expected, 3e-6, config=config, parts="model.ffn")
 
 
+def test_tokens_that_no_expert_takes_are_counted():
+    fields = {"choice": "experts", "renormalise": False, "number": 4, "per_token": 1}
+    layer, values, _ = made(tiny(MOE | ENCODER | {EXPERTS + name: value for name, value in fields.items()}).model)
+    x, length = tokens(2, 14), 9
+    positions = np.where(np.arange(14) < length, np.arange(14), -1)[None]
+
+    def recorded(x):
+        record = {}
+        layer(x, Context(jnp.asarray(positions), record=record))
+        return record["experts"]
+
+    found = call(recorded, x)
+    logits = np.float64(x[:, :length]) @ as_float64(values)["router"]["kernel"]
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    # Of nine tokens each of four experts takes three.
+    taken = np.argsort(-shares, axis=1)[:, :3]
+    left = sum(length - len(set(row.flatten())) for row in taken)
+    assert 0 < left < 2 * length
+    assert {name: float(value) for name, value in found["unchosen"].items()} == {"total": left, "count": 2 * length}
+    np.testing.assert_array_equal(found["sent"], [6, 6, 6, 6])
+    assert found["entropy"]["total"] == pytest.approx(-(shares * np.log(shares)).sum(), rel=1e-5)
+
+
 @pytest.mark.parametrize("which", ["experts choose", "a capacity"])
 def test_padding_takes_no_place_of_a_token(which):
     chosen = {"choice": "experts", "renormalise": False} if which == "experts choose" else {"capacity_factor": 0.75}

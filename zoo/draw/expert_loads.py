@@ -14,6 +14,7 @@ from zoo.draw.style import depth_colours, figure
 from zoo.errors import ConfigError
 
 EXPERT = re.compile(r"(.*layer \d+) expert (\d+)")
+DROPPED = {"dropped_assignments": "assignments dropped", "unchosen_tokens": "tokens that no expert takes"}
 
 
 class Loads(NamedTuple):
@@ -23,13 +24,16 @@ class Loads(NamedTuple):
         steps: [S], numbers of the updates.
         loads: of each layer [S, E], by its label: tokens of an expert over the mean of the layer.
         entropies: of each layer [S], in nats.
-        dropped: of each layer [S], the share of assignments that found no room.
+        dropped: of each layer [S], the share of assignments that found no room, or where experts
+            choose, of tokens that none takes.
+        what_is_dropped: of what these are shares.
     """
 
     steps: np.ndarray
     loads: dict[str, np.ndarray]
     entropies: dict[str, np.ndarray]
     dropped: dict[str, np.ndarray]
+    what_is_dropped: str
 
 
 def read_loads(folder: Path) -> Loads:
@@ -41,10 +45,7 @@ def read_loads(folder: Path) -> Loads:
     """
     records = recorded_dynamics(folder, "expert_load")
     if not records:
-        raise ConfigError(
-            f"{folder / 'dynamics.jsonl'} has no loads of experts; draw a run with "
-            "model.ffn.kind=moe in which tokens choose (model.ffn.experts.choice=tokens)"
-        )
+        raise ConfigError(f"{folder / 'dynamics.jsonl'} has no loads of experts; draw a run with model.ffn.kind=moe")
     layers: dict[str, list[str]] = {}
     for label in records[0]["expert_load"]:
         if match := EXPERT.fullmatch(label):
@@ -53,17 +54,20 @@ def read_loads(folder: Path) -> Loads:
         layer: np.array([[record["expert_load"][label] for label in labels] for record in records], float)
         for layer, labels in layers.items()
     }
+    # Tokens may choose in some kinds of layers, and experts in others.
+    kinds = {layer: next(name for name in DROPPED if layer in records[0].get(name, {})) for layer in layers}
     entropies, dropped = (
-        {layer: np.array([record[name][layer] for record in records], float) for layer in layers}
-        for name in ("router_entropy", "dropped_assignments")
+        {layer: np.array([record[name][layer] for record in records], float) for layer, name in named.items()}
+        for named in (dict.fromkeys(layers, "router_entropy"), kinds)
     )
-    return Loads(np.array([record["step"] for record in records]), loads, entropies, dropped)
+    what = " or ".join(DROPPED[name] for name in dict.fromkeys(kinds.values()))
+    return Loads(np.array([record["step"] for record in records]), loads, entropies, dropped, what)
 
 
 def page(found: Loads, name: str) -> Figure:
     """Draws the loads at the last recorded update as a map of layers and experts, and by update the
-    largest load of each layer, the entropy of each router, and the share of assignments that each
-    dropped, if any was.
+    largest load of each layer, the entropy of each router, and the share that each dropped, if any
+    was.
     """
     drops = any(share.any() for share in found.dropped.values())
     drawn, (last, largest, entropy, *rest) = figure(10.2 + 3.4 * drops, 3.2, columns=3 + drops)
@@ -83,10 +87,11 @@ def page(found: Loads, name: str) -> Figure:
         for axes in rest:
             axes.plot(found.steps, found.dropped[layer], color=colour, linewidth=1.3, label=layer)
     largest.set(xlabel="update", title="largest load of a layer")
-    entropy.axhline(np.log(most), color="0.6", linewidth=0.8, linestyle=":")
+    for number in {loads.shape[1] for loads in found.loads.values()}:
+        entropy.axhline(np.log(number), color="0.6", linewidth=0.8, linestyle=":")
     entropy.set(xlabel="update", title="entropy of the router, nats (dotted: uniform)")
     for axes in rest:
-        axes.set(xlabel="update", title="share of assignments dropped", ylim=(0, None))
+        axes.set(xlabel="update", title=f"share of {found.what_is_dropped}", ylim=(0, None))
     for axes in (largest, entropy, *rest):
         axes.grid(alpha=0.25)
     largest.legend(frameon=False, fontsize=7)

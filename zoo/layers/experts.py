@@ -23,7 +23,6 @@ from zoo.layers.parameter import Initializer, Linear, kernel_initializer, statis
 from zoo.layers.parametrization import output_gain, width_ratio
 from zoo.layers.products_on_cpu import ROOM
 from zoo.layers.routing import (
-    Routing,
     assignments,
     balance_loss,
     entropy,
@@ -163,7 +162,8 @@ class MixtureOfExperts(nnx.Module):
         context.add_loss("sequence_balance", sequence_balance_loss(routing.shares, sent, there))
         context.add_loss("router_z", router_z_loss(logits, there))
         if context.record is not None:
-            context.record["experts"] = _record(routing, sent, taken, there)
+            dropped = {"total": sent.sum() - taken.sum().astype(jnp.float32), "count": sent.sum()}
+            context.record["experts"] = _record(sent, routing.shares, there) | {"dropped": dropped}
             if context.record_arrays:
                 context.record["expert gates"] = weights_of(routing)
         y = self._on_devices(outputs_by_token, x, routing.chosen, routing.gates, context)
@@ -184,6 +184,9 @@ class MixtureOfExperts(nnx.Module):
             # Loads are equal by the choice; arms whose tokens choose can be compared with it.
             context.add_loss(name, jnp.ones(()))
         context.add_loss("router_z", router_z_loss(logits, there))
+        if context.record is not None:
+            sent = (jax.nn.one_hot(tokens, length) * taken[..., None]).sum(axis=2).mT
+            context.record["experts"] = _record(sent, scores, there) | {"unchosen": _unchosen(sent, there)}
         y = self._on_devices(outputs_by_expert, x, tokens, gates, context)
         if self.experts.down.bias is None:
             return y
@@ -321,14 +324,16 @@ def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:
     return unflatten({"/".join(map(str, path)): spec(variable) for path, variable in leaves}, "/")
 
 
-def _record(routing: Routing, sent: Array, taken: Array, there: Array) -> dict[str, Any]:
-    """Returns sums over the tokens: how many each expert is sent, the entropy of the router, and how
-    many of the assignments are dropped.
-    """
-    counted, assigned = there.sum().astype(jnp.float32), sent.sum()
-    shares = jax.lax.stop_gradient(routing.shares)
+def _record(sent: Float[Array, "B T E"], shares: Float[Array, "B T E"], there: Bool[Array, "B T"]) -> dict[str, Any]:
+    """Returns sums over the tokens: how many each expert has, and the entropy of the router."""
+    entropies = jnp.where(there, entropy(jax.lax.stop_gradient(shares)), 0)
     return {
         "sent": sent.sum(axis=(0, 1)),
-        "entropy": {"total": jnp.where(there, entropy(shares), 0).sum(), "count": counted},
-        "dropped": {"total": assigned - taken.sum().astype(jnp.float32), "count": assigned},
+        "entropy": {"total": entropies.sum(), "count": there.sum().astype(jnp.float32)},
     }
+
+
+def _unchosen(sent: Float[Array, "B T E"], there: Bool[Array, "B T"]) -> dict[str, Array]:
+    """Returns how many tokens no expert takes, of how many."""
+    left = there & (sent.sum(axis=-1) == 0)
+    return {"total": left.sum().astype(jnp.float32), "count": there.sum().astype(jnp.float32)}

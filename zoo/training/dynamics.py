@@ -56,7 +56,8 @@ def update_statistics(
 
 def activation_statistics(record: dict[str, Any]) -> UpdateStatistics:
     """Returns the statistics of a forward pass: "residual_rms", "attention_entropy", "expert_load",
-    "router_entropy", "dropped_assignments", "dead_units" and "logit_scale", those that there are.
+    "router_entropy", "dropped_assignments", "unchosen_tokens", "dead_units" and "logit_scale", those
+    that there are.
 
     Args:
         record: as of `update_statistics`.
@@ -95,11 +96,15 @@ def _add_layer_statistics(found: UpdateStatistics, record: dict[str, Any], side:
 
 
 def _add_expert_statistics(found: UpdateStatistics, record: dict[str, Any], label: str) -> None:
-    """Adds what a mixture of experts recorded: loads, the router's entropy and the dropped share."""
+    """Adds what a mixture of experts recorded: loads, the router's entropy, and the share of what is
+    dropped: of assignments where tokens choose, of tokens where experts do.
+    """
     loads = record["sent"] / jnp.where(record["sent"].any(), record["sent"].mean(), 1)
     found.setdefault("expert_load", {}).update({f"{label} expert {expert}": load for expert, load in enumerate(loads)})
-    for name, key in (("router_entropy", "entropy"), ("dropped_assignments", "dropped")):
-        found.setdefault(name, {})[label] = record[key]["total"] / jnp.maximum(record[key]["count"], 1)
+    shares = {"router_entropy": "entropy", "dropped_assignments": "dropped", "unchosen_tokens": "unchosen"}
+    for name, key in shares.items():
+        if key in record:
+            found.setdefault(name, {})[label] = record[key]["total"] / jnp.maximum(record[key]["count"], 1)
 
 
 def block_norms(module: nnx.Module, values: Params) -> dict[str, Float[Array, ""]]:
