@@ -24,8 +24,6 @@ LINE_STYLES = ("-", (0, (6, 3)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (10, 3)), (
 FLOOR_LINE = {"color": "0.25", "linestyle": (0, (5, 3)), "linewidth": 1}
 FLOOR_NAME = {"fontsize": 8, "color": "0.25"}
 MAX_LABEL_LENGTH = 48
-# Of tuned values on an axis.
-MOST_TICKS = 8
 # Names are data: without this setting a "$" in a name would start a formula.
 SETTINGS = {
     "text.parse_math": False,
@@ -211,13 +209,11 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
             axes.plot(x, [found.fitted(arm, value) for value in x], color=colour, linestyle=dash)
             best = [(curve.minimum, found.fitted(arm, curve.minimum))]
         axes.plot(*np.array(best).reshape(-1, 2).T, "o", color=colour, markersize=9, fillstyle="none")
-    values = sorted({point.value for points in found.arms.values() for point in points})
-    if values[0] > 0:
+    if found.ticks[0] > 0:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-    shown = values[:: -(-len(values) // MOST_TICKS)]
-    axes.xaxis.set_major_locator(FixedLocator(shown))
-    axes.set_xticklabels([f"{value:g}" for value in shown])
+    axes.xaxis.set_major_locator(FixedLocator(found.ticks))
+    axes.set_xticklabels([f"{value:g}" for value in found.ticks])
     draw_floors(axes, floor_lines(sweep, found.metric))
     return axes
 

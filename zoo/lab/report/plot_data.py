@@ -39,8 +39,6 @@ from zoo.lab.statistics.paired import PairedDifference
 
 # In all curves of a page; each takes eight bytes.
 MAXIMUM_NUMBERS = 350_000
-# Of tuned values on an axis.
-MOST_TICKS = 8
 MIN_POINTS, MAX_POINTS = 60, 600
 
 
@@ -238,8 +236,6 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
     if found is None:
         return []
     names = [arm.name for arm in sweep.arms]
-    values = sorted({point.value for points in found.arms.values() for point in points})
-    shown = values[:: -(-len(values) // MOST_TICKS)]
     lines = []
     for arm, points in found.arms.items():
         kept = [(point, [score for score in point.scores.values() if math.isfinite(score)]) for point in points]
@@ -258,7 +254,7 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
         {
             "id": "tuning",
             "title": f"{found.metric} by {found.field}",
-            "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]), "ticks": shown},
+            "x": {"title": found.field, "log": all(x > 0 for line in lines for x in line["x"]), "ticks": found.ticks},
             "y": {"title": sweep.with_unit(found.metric), "log": False},
             "lines": lines,
             "floors": [

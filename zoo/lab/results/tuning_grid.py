@@ -18,6 +18,9 @@ from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
 from zoo.lab.statistics.tuning_curve import TuningCurve
 
+# The least distance between labelled values of an axis, as a share of its length.
+BETWEEN_TICKS = 0.12
+
 
 @dataclass(frozen=True)
 class GridPoint:
@@ -57,6 +60,20 @@ class TuningGrid:
     chosen: dict[str, float]
     curves: dict[str, TuningCurve] = field(default_factory=dict)
     distance_to_one: bool = False
+
+    @property
+    def ticks(self) -> list[float]:
+        """The values that an axis has room to label, in ascending order; the axis is logarithmic if all
+        of them are above 0.
+        """
+        values = sorted({point.value for points in self.arms.values() for point in points})
+        places = [math.log(value) for value in values] if values[0] > 0 else values
+        shown, last = [], -math.inf
+        for value, place in zip(values, places, strict=True):
+            if place - last >= BETWEEN_TICKS * (places[-1] - places[0]):
+                shown.append(value)
+                last = place
+        return shown
 
     def fitted(self, arm: str, value: float) -> float:
         """Returns an arm's curve at a value, for a seed with the mean effect, in the metric's sign."""
