@@ -258,7 +258,8 @@ def _tuning(sweep: SweepResults) -> list[dict[str, Any]]:
             "y": {"title": sweep.with_unit(found.metric), "log": False},
             "lines": lines,
             "floors": [
-                floor | {"x": values, "y": [floor["y"]] * len(values)} for floor in _floors(sweep, found.metric)
+                floor | {"x": found.values, "y": [floor["y"]] * len(found.values)}
+                for floor in _floors(sweep, found.metric)
             ],
             "mark": None,
         }

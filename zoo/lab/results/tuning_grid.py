@@ -62,11 +62,14 @@ class TuningGrid:
     distance_to_one: bool = False
 
     @property
+    def values(self) -> list[float]:
+        """The values that were tried in any arm, in ascending order."""
+        return sorted({point.value for points in self.arms.values() for point in points})
+
+    @property
     def ticks(self) -> list[float]:
-        """The values that an axis has room to label, in ascending order; the axis is logarithmic if all
-        of them are above 0.
-        """
-        values = sorted({point.value for points in self.arms.values() for point in points})
+        """The values that an axis has room to label; it is logarithmic if all are above 0."""
+        values = self.values
         places = [math.log(value) for value in values] if values[0] > 0 else values
         shown, last = [], -math.inf
         for value, place in zip(values, places, strict=True):
