@@ -185,12 +185,12 @@ class MixtureOfExperts(nnx.Module):
             context.add_loss(name, jnp.ones(()))
         context.add_loss("router_z", router_z_loss(logits, there))
         if context.record is not None:
-            sent = (jax.nn.one_hot(tokens, length) * taken[..., None]).sum(axis=2).mT
+            sent = _by_token(tokens, taken.astype(jnp.float32), length)
             context.record["experts"] = _record(sent, scores, there) | {"unchosen": _unchosen(sent, there)}
         y = self._on_devices(outputs_by_expert, x, tokens, gates, context)
         if self.experts.down.bias is None:
             return y
-        return self._biased(y, (jax.nn.one_hot(tokens, length) * gates[..., None]).sum(axis=2).mT)
+        return self._biased(y, _by_token(tokens, gates, length))
 
     def _biased(self, y: Float[Array, "B T D"], weights: Float[Array, "B T E"]) -> Float[Array, "B T D"]:
         return (y.astype(jnp.float32) + weights @ self.experts.down.bias[...]).astype(y.dtype)
@@ -322,6 +322,13 @@ def _specs(experts: nnx.Module, divided: bool) -> dict[str, Any]:
 
     leaves = nnx.state(experts, nnx.Param).flat_state()
     return unflatten({"/".join(map(str, path)): spec(variable) for path, variable in leaves}, "/")
+
+
+def _by_token(tokens: Int[Array, "B E C"], values: Float[Array, "B E C"], length: int) -> Float[Array, "B T E"]:
+    """Returns the values of the tokens that each expert takes, 0 for the other tokens."""
+    rows, number, _ = tokens.shape
+    places = jnp.arange(rows)[:, None, None], jnp.arange(number)[None, :, None], tokens
+    return jnp.zeros((rows, number, length)).at[places].set(jnp.broadcast_to(values, tokens.shape)).mT
 
 
 def _record(sent: Float[Array, "B T E"], shares: Float[Array, "B T E"], there: Bool[Array, "B T"]) -> dict[str, Any]:

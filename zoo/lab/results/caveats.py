@@ -134,8 +134,7 @@ def _differences_of_contrasts(sweep: SweepResults) -> list[str]:
     for contrast in sweep.contrasts:
         runs = [next((run for run in sweep.runs_of(side.arm) if run.config), None) for side in (contrast.b, contrast.a)]
         if None not in runs and contrast.a.arm != contrast.b.arm:
-            first, second = (sweep.arm(run.arm) for run in runs)
-            given = first.overrides.keys() | second.overrides.keys()
-            configs = [run.config for run in runs]
-            lines.append(several_fields(first.label, configs[0], second.label, configs[1], given))
+            one, other = (sweep.arm(run.arm) for run in runs)
+            given = one.overrides.keys() | other.overrides.keys()
+            lines.append(several_fields(one.label, runs[0].config, other.label, runs[1].config, given))
     return list(dict.fromkeys(filter(None, lines)))
