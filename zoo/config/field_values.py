@@ -13,6 +13,8 @@ _MOST_CHOICES = 20
 _HINTS = {
     ("optimizer.kind", "adam"): "; Adam is adamw with optimizer.weight_decay=0 or optimizer.weight_decay_form=coupled"
 }
+TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+"""What messages call the types of single values."""
 
 
 def parse_value(field: Field, text: str) -> Any:
@@ -88,11 +90,6 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
 
 
 def _wrong_type(field: Field, value: Any) -> str:
-    expected = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-        tuple: "comma-separated " + {int: "integers", float: "numbers"}.get(field.items, "names"),
-    }
-    return f"{field.path}={shown(value)}: expected {expected[field.kind]}" + (f' or "{AUTO}"' if field.auto else "")
+    several = "comma-separated " + {int: "integers", float: "numbers"}.get(field.items, "names")
+    expected = TYPE_NAMES.get(field.kind, several)
+    return f"{field.path}={shown(value)}: expected {expected}" + (f' or "{AUTO}"' if field.auto else "")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.config import ResolvedConfig, default, override, resolve
+from zoo.config.field_values import TYPE_NAMES
 from zoo.errors import ConfigError, did_you_mean, shown
 from zoo.interop.families import (
     bart,
@@ -196,24 +197,15 @@ def read_settings(class_name: str | Importer, hf: Mapping[str, Any]) -> dict[str
         ) from error
 
 
-# Python's bool is an int, so it is asked for first.
-_TYPES = (
-    (bool, lambda value: isinstance(value, bool), "true or false"),
-    (int, lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    (float, lambda value: isinstance(value, int | float) and not isinstance(value, bool), "a number"),
-    (str, lambda value: isinstance(value, str), "a text"),
-)
-
-
 def _wrong_types(defaults: Mapping[str, Any], hf: Mapping[str, Any]) -> list[str]:
     """Returns a line for each setting whose value is of another type than its default value."""
     problems = []
     for name, value in hf.items():
-        fits, what = next(
-            ((fits, what) for kind, fits, what in _TYPES if isinstance(defaults.get(name), kind)), (None, "")
-        )
-        if fits is not None and not fits(value):
-            problems.append(f"{name}={shown(value)}: expected {what}")
+        kind = type(defaults.get(name))
+        fits = isinstance(value, int | float if kind is float else kind)
+        # Python's bool is an int.
+        if kind in TYPE_NAMES and (not fits or isinstance(value, bool) != (kind is bool)):
+            problems.append(f"{name}={shown(value)}: expected {TYPE_NAMES[kind]}")
     return problems
 
 
