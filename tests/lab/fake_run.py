@@ -77,6 +77,25 @@ def experiment(**changes):
     )
 
 
+def unrestricted(factors, **changes):
+    """Returns an experiment with these factors in which all differences are allowed."""
+    from zoo.lab.declarations import DIFFERENCES
+
+    return experiment(**{"factors": factors, "contrasts": (), "allow": tuple(DIFFERENCES), **changes})
+
+
+def plan_problems(declared):
+    """Returns the lines that refuse an experiment's plan."""
+    import pytest
+
+    from zoo.errors import ConfigError
+    from zoo.lab.planning.plan import make_plan
+
+    with pytest.raises(ConfigError) as error:
+        make_plan(declared)
+    return error.value.problems
+
+
 EXPERIMENT_FILE = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

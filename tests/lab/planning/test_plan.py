@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +9,7 @@ import pytest
 
 from zoo import config
 from zoo.errors import ConfigError
-from zoo.lab.declarations import DIFFERENCES
-from zoo.lab.experiment import Contrast, Match, Side, levels
+from zoo.lab.experiment import Contrast, Side, levels
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
 
@@ -25,17 +23,6 @@ def fake_cost(monkeypatch):
 
 def base(**changes):
     return config.override(config.default(), {path.replace("__", "."): value for path, value in changes.items()})
-
-
-def unrestricted(factors, **changes):
-    """Returns an experiment with these factors in which all differences are allowed."""
-    return fake.experiment(**{"factors": factors, "contrasts": (), "allow": tuple(DIFFERENCES), **changes})
-
-
-def problems(experiment):
-    with pytest.raises(ConfigError) as error:
-        make_plan(experiment)
-    return error.value.problems
 
 
 def test_full_product_in_declared_order():
@@ -85,20 +72,20 @@ def test_reports_can_read_the_record(tmp_path):
 
 
 def test_overrides_given_as_text_are_recorded_with_their_types():
-    record = make_plan(unrestricted({"warm-up": levels("schedule.warmup_steps", "0", "10")})).record()
+    record = make_plan(fake.unrestricted({"warm-up": levels("schedule.warmup_steps", "0", "10")})).record()
     assert [arm["overrides"] for arm in record["arms"]] == [{"schedule.warmup_steps": 0}, {"schedule.warmup_steps": 10}]
 
 
 def test_every_arm_is_checked_and_all_problems_are_reported():
-    found = problems(
-        unrestricted({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
+    found = fake.plan_problems(
+        fake.unrestricted({"heads": levels("model.attention.num_heads", 3, 5, 4), "dim": levels("model.dim", 256, 12)})
     )
     assert len(found) == 3
     assert "arm heads=3+dim=256: model.dim=256 is not divisible by model.attention.num_heads=3" in found[0]
 
 
 def test_a_problem_of_all_arms_is_reported_once():
-    found = problems(fake.experiment(base=base(model__dim=255)))
+    found = fake.plan_problems(fake.experiment(base=base(model__dim=255)))
     assert len(found) == 1
     assert found[0].startswith("every arm: model.dim=255")
 
@@ -113,15 +100,15 @@ def test_a_problem_of_all_arms_is_reported_once():
     ],
 )
 def test_identical_arms_are_refused_with_the_reason(levels_of, why):
-    found = problems(unrestricted({"x": levels_of}))
+    found = fake.plan_problems(fake.unrestricted({"x": levels_of}))
     assert len(found) == 1
     assert 'arms "x=a" and "x=b" are the same run' in found[0]
     assert why in found[0]
 
 
 def test_arms_with_equal_names_are_refused():
-    found = problems(
-        unrestricted(
+    found = fake.plan_problems(
+        fake.unrestricted(
             {
                 "a": {"1,b=2": {"model.dim": 64}, "1": {"model.dim": 32}},
                 "b": {"2": {"model.num_layers": 1}, "2,b=2": {"model.num_layers": 2}},
@@ -142,8 +129,8 @@ def test_metrics_at_lengths_without_evaluation_are_refused():
         )
 
     assert make_plan(experiment_with("eval/loss@512"))
-    assert "no metric eval/loss@1024" in problems(experiment_with("eval/loss@1024"))[0]
-    assert "its learned positions end at 128" in problems(experiment_with("eval/loss@512", "learned"))[0]
+    assert "no metric eval/loss@1024" in fake.plan_problems(experiment_with("eval/loss@1024"))[0]
+    assert "its learned positions end at 128" in fake.plan_problems(experiment_with("eval/loss@512", "learned"))[0]
 
 
 def test_next_sentence_metrics_need_the_objective():
@@ -159,7 +146,7 @@ def test_next_sentence_metrics_need_the_objective():
     )
     segments = {"segments": levels("model.embedding.segments", 0, 2)}
     assert make_plan(fake.experiment(base=pairs, factors=segments, **accuracy))
-    found = problems(fake.experiment(**accuracy))
+    found = fake.plan_problems(fake.experiment(**accuracy))
     assert 'arm "norm=pre+warm-up=0": no metric eval/next_accuracy without objective.next_sentence=true' in found
 
 
@@ -172,7 +159,7 @@ def test_metrics_beyond_the_positions_of_a_decoder_are_refused():
         model__position__kind="learned",
     )
     factors = {"decoder": levels("model.decoder.position.kind", "learned", "alibi")}
-    refused = problems(fake.experiment(base=sides, factors=factors, contrasts=(), metric="eval/loss@256"))
+    refused = fake.plan_problems(fake.experiment(base=sides, factors=factors, contrasts=(), metric="eval/loss@256"))
     assert len(refused) == 1
     assert "decoder=learned" in refused[0]
     assert "learned positions end at 128" in refused[0]
@@ -191,7 +178,7 @@ def test_vocabulary_of_characters_is_read_once_per_data_config(monkeypatch):
 def test_cost_of_every_arm_with_the_real_count(monkeypatch):
     monkeypatch.undo()
     plan = make_plan(
-        unrestricted({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8))
+        fake.unrestricted({"dim": levels("model.dim", 16, 32)}, base=base(model__num_layers=1, data__sequence_length=8))
     )
     small, large = plan.arms
     assert set(small.parameters) == {"total", "embedding", "body", "heads"}
@@ -205,60 +192,6 @@ def test_cost_is_counted_on_resolved_configs(monkeypatch):
     monkeypatch.setattr(arm_resolution, "count_cost", lambda resolved: counted.append(resolved) or same)
     make_plan(fake.experiment())
     assert [resolved.model.vocab_size for resolved in counted] == [257] * 4
-
-
-@pytest.mark.parametrize(
-    ("label", "folder"),
-    [
-        ("../../etc", "x=..-..-etc-seed0"),
-        ("a b/c", "x=a-b-c-seed0"),
-        ("<script>", "x=-script--seed0"),
-        ("ü", "x=--seed0"),
-    ],
-)
-def test_folder_names_are_portable(label, folder):
-    run = make_plan(unrestricted({"x": {label: {"model.dim": 64}}}, seeds=(0,))).runs[0]
-    assert run.folder == folder
-
-
-def test_a_folder_name_can_stand_in_any_argument(tmp_path):
-    factors = {"norm": levels("model.norm.kind", "rmsnorm", "layernorm"), "dim": levels("model.dim", 32, 64)}
-    plan = make_plan(unrestricted(factors, seeds=(0,)))
-    assert [run.folder for run in plan.runs] == [
-        f"norm={norm}+dim={dim}-seed0" for norm in ("rmsnorm", "layernorm") for dim in (32, 64)
-    ]
-    assert all(shlex.quote(run.folder) == run.folder for run in plan.runs)
-
-
-def test_a_sweep_with_commas_in_its_folder_names_keeps_them(tmp_path):
-    factors = {"norm": levels("model.norm.kind", "rmsnorm", "layernorm"), "dim": levels("model.dim", 32, 64)}
-    plan = make_plan(unrestricted(factors, seeds=(0,)))
-    new, old = "norm=layernorm+dim=32-seed0", "norm=layernorm,dim=32-seed0"
-    (tmp_path / "norm=rmsnorm,dim=64-seed0").mkdir()
-    (tmp_path / old).mkdir()
-    (tmp_path / new).mkdir()
-    found = [run.folder for run in plan.in_folder(tmp_path).runs]
-    assert found == ["norm=rmsnorm+dim=32-seed0", "norm=rmsnorm,dim=64-seed0", new, "norm=layernorm+dim=64-seed0"]
-
-
-def test_folder_name_without_a_leading_dot():
-    run, *_ = make_plan(unrestricted({".x": {"a": {"model.dim": 64}}})).runs
-    assert run.folder == "_x=a-seed0"
-
-
-def test_folders_that_would_coincide_get_a_hash():
-    labels = {"a b": {"model.dim": 64}, "a/b": {"model.dim": 32}, "A-B": {"model.dim": 16}, "c": {}}
-    runs = make_plan(unrestricted({"x": labels}, seeds=(0,))).runs
-    folders = [run.folder for run in runs]
-    assert len({folder.lower() for folder in folders}) == 4
-    assert all(re.fullmatch("x=[aA]-[bB]-seed0-[0-9a-f]{8}", folder) for folder in folders[:3])
-    assert folders[3] == "x=c-seed0"
-
-
-def test_long_names_are_cut():
-    runs = make_plan(unrestricted({"x": {"y" * 300 + "1": {"model.dim": 64}, "y" * 300 + "2": {"model.dim": 32}}})).runs
-    assert len({run.folder for run in runs}) == 4
-    assert all(len(run.folder) <= 180 and run.folder.endswith(f"-seed{run.seed}") for run in runs)
 
 
 def test_equal_arms_have_no_warnings():
@@ -303,7 +236,7 @@ def test_equal_arms_have_no_warnings():
     ],
 )
 def test_warnings(factors, texts):
-    found = make_plan(unrestricted(factors)).warnings
+    found = make_plan(fake.unrestricted(factors)).warnings
     assert len(found) == len(texts)
     for warning, text in zip(found, texts):
         assert text in warning
@@ -316,12 +249,12 @@ def test_equal_texts_under_other_names_are_one_text(tmp_path, monkeypatch):
     (tmp_path / "b.txt").write_text(text.upper())
     (tmp_path / "copy").write_bytes(gzip.compress(text.encode()))
     same = {"text": levels("data.source", "text:a.txt", "text:./a.txt", f"text:{tmp_path}/copy")}
-    assert make_plan(unrestricted(same)).warnings == []
+    assert make_plan(fake.unrestricted(same)).warnings == []
     held_out = levels("data.held_out", "text:b.txt", f"text:{tmp_path}/b.txt")
-    assert make_plan(unrestricted({"text": held_out}, base=base(data__source="text:a.txt"))).warnings == []
-    assert make_plan(unrestricted(same, base=base(data__tokenizer__kind="characters"))).warnings == []
+    assert make_plan(fake.unrestricted({"text": held_out}, base=base(data__source="text:a.txt"))).warnings == []
+    assert make_plan(fake.unrestricted(same, base=base(data__tokenizer__kind="characters"))).warnings == []
     other = {"text": levels("data.source", "text:a.txt", "text:b.txt")}
-    assert "scored on different texts" in make_plan(unrestricted(other)).warnings[0]
+    assert "scored on different texts" in make_plan(fake.unrestricted(other)).warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -343,12 +276,12 @@ def test_equal_texts_under_other_names_are_one_text(tmp_path, monkeypatch):
     ],
 )
 def test_differences_that_are_not_allowed_are_refused(factors, named):
-    lines = problems(unrestricted(factors, allow=()))
+    lines = fake.plan_problems(fake.unrestricted(factors, allow=()))
     assert [line.rpartition("--allow ")[2].partition(",")[0] for line in lines] == named
     assert all(("match it" in line) == (name in ("parameters", "flops")) for line, name in zip(lines, named))
     # An allowed difference is still a warning, and each name allows one difference.
-    assert len(make_plan(unrestricted(factors, allow=tuple(named))).warnings) == len(named)
-    assert len(problems(unrestricted(factors, allow=tuple(named[1:])))) == 1
+    assert len(make_plan(fake.unrestricted(factors, allow=tuple(named))).warnings) == len(named)
+    assert len(fake.plan_problems(fake.unrestricted(factors, allow=tuple(named[1:])))) == 1
 
 
 def test_matched_parameters_give_no_advice_to_match_flops(monkeypatch):
@@ -361,7 +294,7 @@ def test_matched_parameters_give_no_advice_to_match_flops(monkeypatch):
 
     monkeypatch.setattr(arm_resolution, "count_cost", cost)
     factors = {"tied": levels("model.tie_embeddings", True, False)}
-    (line,) = problems(unrestricted(factors, allow=(), match="parameters:model.ffn.hidden_dim"))
+    (line,) = fake.plan_problems(fake.unrestricted(factors, allow=(), match="parameters:model.ffn.hidden_dim"))
     assert line.startswith('factor "tied" changes FLOPs per token')
     assert "match it" not in line
     assert "; allow it by name: --allow flops" in line
@@ -369,60 +302,11 @@ def test_matched_parameters_give_no_advice_to_match_flops(monkeypatch):
 
 def test_unknown_names_in_allow_are_refused():
     with pytest.raises(ConfigError, match=re.escape("allow: 'paramters' is not one of tokens, parameters")):
-        unrestricted({}, allow=("paramters",))
-
-
-GATED = {"ffn": levels("model.ffn.kind", "gelu", "swiglu")}
-
-
-def test_arms_are_matched_by_a_field(monkeypatch):
-    # Matching needs the real costs, which the fixture replaces.
-    monkeypatch.undo()
-    base = config.override(config.default(), {"model.ffn.hidden_dim": 512})
-    for match, size in (
-        (Match("parameters", "model.ffn.hidden_dim"), lambda arm: arm.parameters["total"]),
-        (Match("flops", "model.ffn.hidden_dim"), lambda arm: arm.flops_per_token),
-    ):
-        first, second = make_plan(unrestricted(GATED, base=base, allow=(), match=match)).arms
-        assert first.overrides == {"model.ffn.kind": "gelu"}
-        # SwiGLU has three matrices where GELU has two.
-        assert second.overrides == {
-            "model.ffn.kind": "swiglu",
-            "model.ffn.hidden_dim": pytest.approx(512 * 2 / 3, rel=0.02),
-        }
-        assert second.config.model.ffn.hidden_dim == second.overrides["model.ffn.hidden_dim"]
-        assert size(second) == pytest.approx(size(first), rel=0.01)
-
-
-def test_impossible_matches_report_the_nearest_values(monkeypatch):
-    monkeypatch.undo()
-    base = config.override(config.default(), {"model.num_layers": 2, "model.ffn.hidden_dim": 512})
-    line, *_ = problems(unrestricted(GATED, base=base, allow=(), match=Match("parameters", "model.num_layers")))
-    assert re.search(
-        r"arm ffn=swiglu: match: model.num_layers does not come within 1%: 1 gives -\d+\.\d% and 2 gives \+\d+\.\d%",
-        line,
-    )
-
-
-@pytest.mark.parametrize(
-    ("match", "text"),
-    [
-        (Match("params", "model.num_layers"), "match: 'params' is not one of parameters, flops"),
-        (
-            Match("flops", "model.ffn.hiden_dim"),
-            'match: unknown field model.ffn.hiden_dim (did you mean "model.ffn.hidden_dim"?)',
-        ),
-        (Match("flops", "model.ffn.kind"), "match: model.ffn.kind is not an integer field"),
-        (Match("flops", "model.num_layers"), 'match: model.num_layers is varied by the factor "layers"'),
-    ],
-)
-def test_bad_matches_are_refused(match, text):
-    with pytest.raises(ConfigError, match=re.escape(text)):
-        unrestricted({"layers": levels("model.num_layers", 1, 2)}, match=match)
+        fake.unrestricted({}, allow=("paramters",))
 
 
 def test_gaps_below_one_per_cent_give_no_warning():
-    warnings = make_plan(unrestricted({"batch": levels("data.batch_size", 200, 201)})).warnings
+    warnings = make_plan(fake.unrestricted({"batch": levels("data.batch_size", 200, 201)})).warnings
     assert not [line for line in warnings if "budget" in line]
 
 
@@ -430,7 +314,7 @@ def test_extra_fields_of_a_choice_and_alternative_levels_give_no_warning():
     rope = {"model.position.kind": "rope", "model.position.theta": 500.0}
     positions = {"rope": rope, "alibi": {"model.position.kind": "alibi"}}
     alternatives = {"full": {}, "no bias": {"model.attention.bias": False}, "untied": {"model.tie_embeddings": False}}
-    assert make_plan(unrestricted({"positions": positions, "without": alternatives})).warnings == []
+    assert make_plan(fake.unrestricted({"positions": positions, "without": alternatives})).warnings == []
 
 
 PATTERNS = {
@@ -442,7 +326,9 @@ PATTERNS = {
 
 def test_a_factor_over_the_pattern_of_layers():
     fields = levels("model.layers.pattern", ("local",), "local,global", ())
-    plan = make_plan(unrestricted({"layers": fields}, base=config.override(config.default(), PATTERNS), seeds=(0,)))
+    plan = make_plan(
+        fake.unrestricted({"layers": fields}, base=config.override(config.default(), PATTERNS), seeds=(0,))
+    )
     assert [arm.name for arm in plan.arms] == ["layers=local", "layers=local,global", "layers=none"]
     assert [tuple(arm.config.model.layers.pattern) for arm in plan.arms] == [("local",), ("local", "global"), ()]
     # An arm contains only the kinds that its pattern names.
@@ -465,14 +351,14 @@ def test_a_factor_over_the_pattern_of_layers():
 
 def test_factors_over_fields_of_parts_of_a_model():
     window = levels("model.layers.kinds.local.attention.window", 4, "8")
-    plan = make_plan(unrestricted({"window": window}, base=config.override(config.default(), PATTERNS)))
+    plan = make_plan(fake.unrestricted({"window": window}, base=config.override(config.default(), PATTERNS)))
     assert [arm.config.model.layers.kinds.local.attention.window for arm in plan.arms] == [4, 8]
     assert [arm["overrides"] for arm in plan.record()["arms"]] == [
         {path: int(level)} for level in window for path in window[level]
     ]
     sides = {"model.architecture": "encoder_decoder", "objective.kind": "prefix"}
     plan = make_plan(
-        unrestricted(
+        fake.unrestricted(
             {"heads": levels("model.decoder.attention.num_heads", 2, 8)}, base=config.override(config.default(), sides)
         )
     )
@@ -486,21 +372,23 @@ def test_warnings_about_parts_of_a_model():
         "decoder": {"model.architecture": "decoder", "objective.kind": "causal"},
         "both": {"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.num_layers": 2},
     }
-    assert make_plan(unrestricted({"layers": patterns})).warnings == []
-    (warning,) = make_plan(unrestricted({"model": sides})).warnings
+    assert make_plan(fake.unrestricted({"layers": patterns})).warnings == []
+    (warning,) = make_plan(fake.unrestricted({"model": sides})).warnings
     assert "every token (model=decoder) | 62 % of the tokens (model=both)" in warning
     two = config.override(config.default(), sides["both"])
     unequal = {
         "pre": {"model.norm.placement": "pre"},
         "post": {"model.norm.placement": "post", "model.encoder.residual": False},
     }
-    (warning,) = make_plan(unrestricted({"norm": unequal}, base=two)).warnings
+    (warning,) = make_plan(fake.unrestricted({"norm": unequal}, base=two)).warnings
     assert 'level "post" also sets model.encoder.residual' in warning
     local = {
         "pre": {"model.norm.placement": "pre"},
         "post": {"model.norm.placement": "post", "model.layers.kinds.local.attention.softcap": 5.0},
     }
-    (warning,) = make_plan(unrestricted({"norm": local}, base=config.override(config.default(), PATTERNS))).warnings
+    (warning,) = make_plan(
+        fake.unrestricted({"norm": local}, base=config.override(config.default(), PATTERNS))
+    ).warnings
     assert "also sets model.layers.kinds.local.attention.softcap" in warning
 
 
@@ -509,7 +397,7 @@ def test_a_kind_that_is_not_in_the_pattern_is_reported_with_its_arms():
         "layers": levels("model.layers.pattern", ("local",), ("local", "global")),
         "window": levels("model.layers.kinds.global.attention.window", 0, 8),
     }
-    found = problems(unrestricted(factors, base=config.override(config.default(), PATTERNS)))
+    found = fake.plan_problems(fake.unrestricted(factors, base=config.override(config.default(), PATTERNS)))
     assert found == [
         "arm layers=local+window=0 and arm layers=local+window=8: model.layers.kinds.global has no effect: "
         "model.layers.pattern=local does not name it"
@@ -535,15 +423,17 @@ def test_pairs_that_differ_in_several_fields_are_listed_with_the_fields():
     assert plan.differences == []
     assert "differences" not in plan.record()
     together = {"both": {"no": {}, "yes": {"model.norm.placement": "post", "model.dtype": "bfloat16"}}}
-    (line,) = make_plan(unrestricted(together)).differences
+    (line,) = make_plan(fake.unrestricted(together)).differences
     assert sorted(line.partition(" in 2 fields: ")[2].split(", ")) == ["model.dtype", "model.norm.placement"]
 
 
 def test_generators_that_differ_are_a_warning():
     settings = {"model.architecture": "encoder", "objective.kind": "replaced_tokens"}
     factors = {"rate": levels("optimizer.learning_rate", 1e-3, 1e-4)}
-    joint = unrestricted(factors, base=config.override(fake.experiment().base, settings))
+    joint = fake.unrestricted(factors, base=config.override(fake.experiment().base, settings))
     (line,) = [one for one in make_plan(joint).warnings if "their own generators" in one]
     assert "by optimizer.learning_rate" in line
     uniform = config.override(joint.base, {"model.generator.num_layers": 0})
-    assert not any("their own generators" in one for one in make_plan(unrestricted(factors, base=uniform)).warnings)
+    assert not any(
+        "their own generators" in one for one in make_plan(fake.unrestricted(factors, base=uniform)).warnings
+    )
