@@ -14,8 +14,8 @@ end above counts of five bytes. Each arm has a learning rate of its own, found w
 
 Stated beforehand, on `eval/loss` at the last step: the small experts end lower (superiority, margin
 0). Published: scores on tasks rise when experts are divided more finely (Dai et al. 2024, ablations;
-Muennighoff et al. 2024), and experts as wide as a dense layer are the best ones at almost no budget
-(Krajewski et al. 2024).
+Muennighoff et al. 2024), and experts as wide as a dense layer are not the best ones at almost any
+budget (Krajewski et al. 2024).
 """
 
 from zoo import config

@@ -37,7 +37,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
 
     def lower(name: str, width: str, parametrization: str, better: str, worse: str) -> Contrast:
         a, b = (Side({"width": width, "parametrization": parametrization, "rate": rate}) for rate in (better, worse))
-        return Contrast(name, a, b, "superiority", 0.0, f"{better} ends below {worse}")
+        where = f"at width {width} in the {parametrization} parametrization"
+        return Contrast(name, a, b, "superiority", 0.0, f"{where} {better} ends below {worse}")
 
     return Experiment(
         name=sized_name("learning_rate_transfer", size),

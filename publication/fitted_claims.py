@@ -41,8 +41,10 @@ def fitted_text(
         root: its path from the page, with a slash if it is not empty.
     """
     rows, verdicts, smallest, parameters = [], Counter[str](), defaultdict(list), []
-    in_parts = []
+    in_parts, at_other_sizes = [], []
     for claim in listed.claims:
+        if claim["direction"] != CHECK:
+            at_other_sizes += _at_other_sizes(claim["id"], results.get(claim["id"], ()), root)
         fitted = [each for found in results.get(claim["id"], ()) for each in fitted_results(found)]
         for name, one in fitted if claim["direction"] != CHECK else ():
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
@@ -62,8 +64,14 @@ def fitted_text(
             rows.append(f"| {' | '.join(map(as_cell, cells))} |")
             verdicts[one.verdict] += 1
             parameters += [arm["parameters"] for arm in one.result["arms"]]
+    others = (
+        " With settings fitted in each arm at sizes with fewer tokens, mostly 2 bytes for each parameter, "
+        f"{count(len(at_other_sizes), 'experiment')} could be judged: {', '.join(at_other_sizes)}."
+        if at_other_sizes
+        else ""
+    )
     if not rows:
-        return "No claim has been judged with settings fitted in each arm."
+        return f"No claim has been judged with settings fitted in each arm at a size with enough tokens.{others}"
     medians = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(smallest.items()))
     detected = (
         f" The smallest difference that such an experiment finds with {100 * POWER:.0f} % power is in the median "
@@ -74,7 +82,8 @@ def fitted_text(
     return "\n".join(
         [
             wrapped(
-                f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm**{parts}: {counts}. "
+                f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm, at a size with "
+                f"enough tokens**{parts}: {counts}. "
                 "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
                 f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are "
                 "judged one by one; nothing corrects for their number."
@@ -89,6 +98,7 @@ def fitted_text(
                 "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
                 "What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): one text, shared baselines, other settings."
+                f"{others}"
             ),
         ]
     )
@@ -105,6 +115,16 @@ def _other_parts(
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
 
 
+def _at_other_sizes(claim: str, results: Sequence[ClaimResult], root: str) -> Iterator[str]:
+    """Yields the verdicts on a claim of experiments with fitted settings that have none at a size with
+    enough tokens, at the largest of their sizes, with their pages.
+    """
+    for found in results:
+        if not found.part_of and not any(fitted_results(found)):
+            for one in [one for one in _by_size(found) if _is_fitted(one)][:1]:
+                yield f"{claim} [{one.verdict}]({root}{one.name}/README.md) at {one.result['size']}"
+
+
 def size_and_seeds(result: Mapping[str, Any]) -> str:
     """Returns the size and the seeds of a result in words, `rung1 with 5 seeds`."""
     return f"{result['size']} with {count(len(result['seeds']), 'seed')}"
@@ -118,6 +138,15 @@ def fitted_results(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
     enough tokens, and could be tested.
     """
-    at_sizes = sorted([found.headline, *found.others], key=lambda one: -one.parameters)
-    judged = [one for one in at_sizes if one.result["size"] in RUNGS and one.verdict in _JUDGED]
-    yield from [(found.name, one) for one in judged if tuned_by(one.result) == FITTED][:1]
+    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and _is_fitted(one)]
+    yield from [(found.name, one) for one in enough][:1]
+
+
+def _by_size(found: ClaimResult) -> list[SizedResult]:
+    """Returns the results of an experiment, the largest size first."""
+    return sorted([found.headline, *found.others], key=lambda one: -one.parameters)
+
+
+def _is_fitted(one: SizedResult) -> bool:
+    """Whether a result had fitted settings and could be tested."""
+    return one.verdict in _JUDGED and tuned_by(one.result) == FITTED

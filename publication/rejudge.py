@@ -19,7 +19,7 @@ from publication.archived_sweep import RECORDED, ArchivedSweep, read_archived_sw
 from publication.sizes import claim_verdict
 from zoo.errors import ConfigError, did_you_mean, not_writable
 from zoo.files import write_atomic, write_json
-from zoo.lab.declarations import claim_ids
+from zoo.lab.declarations import PREMISES_LATER, claim_ids
 from zoo.lab.report.archive.experiment_page import read_contrasts
 from zoo.lab.report.archive.result_record import (
     EARLIER_PROCEDURE,
@@ -87,6 +87,7 @@ def _judge_again(archived: ArchivedSweep) -> str:
     earlier = _earlier_verdicts(result, before)
     record = {
         **{name: value for name, value in result.items() if name not in _JUDGED},
+        "claim": _claim(result["claim"], sweep.claim),
         **verdict_record(verdict),
         **floors_of_sweep(sweep),
         **({"verdicts_before": earlier} if earlier else {}),
@@ -105,6 +106,14 @@ def _judge_again(archived: ArchivedSweep) -> str:
     change = f", was {result['verdict']}" if result["verdict"] != verdict.overall else ""
     missing = "".join(f"; {line}" for line in archived.missing)
     return f"{sweep.name}: {verdict.overall}{change}; looks: {archived.looks}{missing}"
+
+
+def _claim(archived: Mapping[str, Any] | None, judged: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Returns the archived claim with the premises by which it was judged, marked as later than the
+    runs if they are those of the experiment file.
+    """
+    later = judged.keys() - archived.keys() if archived and judged else ()
+    return {**judged, PREMISES_LATER: True} if later else archived and dict(archived)
 
 
 def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:

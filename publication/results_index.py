@@ -27,6 +27,7 @@ from publication.published_findings import write_published_findings
 from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
 from publication.scales_page import CLAIM, SCALES, write_scales
 from publication.sizes import contrast_key, experiments_within_others, headlines, results_by_claim
+from publication.small_budgets import floors_text
 from publication.verdict_order import SILENT
 from zoo.errors import not_writable
 from zoo.files import write_atomic
@@ -93,6 +94,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
             "silence": silence_text(table.verdicts),
             "changes": changes_text(verdicts),
             "settings": settings_text([each.result for each in results]),
+            "floors": floors_text(results, output),
             "runs": "".join(effort_lines(output / each.name for each in results)),
         }
         for page in (*sorted(output.glob("*.md")), *pages):
@@ -177,11 +179,12 @@ def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
 
 
 def _limits(output: Path) -> list[str]:
-    """Returns the first paragraph of the page about what the results can show."""
+    """Returns what the page about what the results can show says before its first heading."""
     if not (path := output / LIMITS).exists():
         return []
-    paragraph = path.read_text(encoding="utf-8").split("\n\n")[1]
-    return [paragraph, "", f"[More about this]({LIMITS}).", ""]
+    paragraphs = path.read_text(encoding="utf-8").partition("\n## ")[0].strip().split("\n\n")[1:]
+    shown = [paragraph for paragraph in paragraphs if not paragraph.startswith("<!--")]
+    return [*(line for paragraph in shown for line in (paragraph, "")), f"[More about this]({LIMITS}).", ""]
 
 
 def _other(output: Path) -> list[str]:

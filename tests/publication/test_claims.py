@@ -288,16 +288,21 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
         path.write_text(text)
     write_claims(output, CLAIMS)
     build(output, pages=[outer])
-    assert "No claim has been judged with settings fitted in each arm." in page.read_text()
+    nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
+    assert nothing in page.read_text()
     fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}}
     # The decoder of this size reads 2 tokens for each of its parameters.
     copy_result(output, "one-medium", [row], size="medium", arms=[arm | {"parameters": 100}], **fitted)
     build(output, pages=[outer])
-    assert "No claim has been judged with settings fitted in each arm." in page.read_text()
+    assert nothing in page.read_text()
+    elsewhere = "1 experiment could be judged: A1 [undecided](one-medium/README.md) at medium."
+    assert elsewhere in " ".join(page.read_text().split())
     sizes = [arm | {"parameters": number} for number in (230_000, 1_240_000)]
     copy_result(output, "one-rung1", [row], size="rung1", arms=sizes, **fitted)
     build(output, pages=[outer])
-    assert "**1 claim could be judged with settings fitted in each arm**: 1 undecided." in page.read_text()
+    judged = "**1 claim could be judged with settings fitted in each arm, at a size with enough tokens**: 1 undecided."
+    assert judged in page.read_text()
+    assert "could be judged: A1" not in page.read_text()
     assert (
         "| a below b: −0.030 (−0.050 to −0.010) | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
         in page.read_text()
@@ -323,7 +328,7 @@ def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(out
     copy_result(output, "two-rung1", [row], **fitted)
     build(output)
     text = page.read_text()
-    assert "judged with settings fitted in each arm**, A1 in one of its parts: 1 supported." in " ".join(text.split())
+    assert "at a size with enough tokens**, A1 in one of its parts: 1 supported." in " ".join(text.split())
     assert (
         "**supported** in this part; [one](one/README.md): supported; [speed](measured/speed/README.md): undecided |"
         in text
@@ -396,6 +401,31 @@ def test_runs_are_told_apart_by_config_and_seed(output):
     page = build(output).read_text()
     # 1.5 (p), 1.6, 1.7, 1.8 of seed 1, and of the old archive 1.8 with seed 0 and 1.9.
     assert "Different final runs: 6 (experiments share some: their tables have 8 rows), 6 million tokens" in page
+
+
+def test_arms_below_counts_of_n_grams_are_named(output):
+    page = output / "page.md"
+    page.write_text("<!-- text: floors -->\n<!-- end of text -->\n")
+    build(output)
+    assert page.read_text() == "<!-- text: floors -->\n\n\n\n<!-- end of text -->\n"
+    arm = json.loads((output / "one/result.json").read_text())["arms"][0]
+    for name, means, size, tokens in (
+        ("above", (1.7, 1.64), "tiny", 512_000),
+        ("below", (1.63, 1.61), "tiny", 512_000),
+        ("longer", (1.5, 1.4), "tiny", 1_024_000),
+        ("larger", (1.5, 1.4), "rung1", 512_000),
+    ):
+        floors = {"scores": {"5-gram": {"eval/loss": 1.632}}}
+        arms = [arm | {"name": f"k={number}", "mean": mean, "floors": floors} for number, mean in enumerate(means)]
+        copy_result(output, name, [], size=size, arms=arms)
+        row = f"k=0,0,done,{tokens},1,1.7"
+        (output / name / "runs.csv").write_text(f"arm,seed,state,tokens,seconds,eval/loss\n{row}\n")
+    build(output)
+    assert (
+        "Of the 2 archived experiments at `tiny` that judge the loss of decoders after 512,000 tokens, 1 have no arm whose "
+        "mean loss is below that of its 5-gram model: the lowest of them ends at 1.640 nats (above, k=1); the others are "
+        "below (k=1: 1.610 against 1.632)."
+    ) in " ".join(page.read_text().split())
 
 
 def test_counts_in_pages_written_by_hand_are_made_of_the_results(output, tmp_path):

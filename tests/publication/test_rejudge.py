@@ -221,6 +221,23 @@ def test_the_experiment_file_adds_what_the_archive_lacks_and_changes_no_rule(tmp
     assert (contrast.rule, contrast.margin) == ("superiority", 0.0123457)
 
 
+def test_premises_that_the_experiment_file_declared_later_are_recorded_as_such(tmp_path):
+    folder = write_sweep(tmp_path / "results")
+    (tmp_path / "kinds.py").write_text(
+        EXPERIMENT.replace("MARGIN", "0.0").replace('"t")', '"t", floor="unigram", floor_reason="it is early")')
+    )
+    for _ in range(2):
+        rejudge(folder.parent, tmp_path)
+        claim = json.loads((folder / "result.json").read_text())["claim"]
+        assert claim == {
+            "id": "A1", "statement": "s", "source": "t",
+            "floor": "unigram", "floor_reason": "it is early", "premises_later": True,
+        }  # fmt: skip
+    build(folder.parent)
+    page = (folder / "README.md").read_text()
+    assert "Claim A1: s (t). Floor: unigram, because it is early; declared after these runs.\n" in page
+
+
 def test_scores_of_tuning_and_how_arms_were_tuned_are_recorded(tmp_path):
     tuning = {"field": "optimizer.learning_rate", "factor": "learning_rate", "values": [0.1, 0.2], "seeds": [1000]}
     chosen = {"kind=a": 0.1, "kind=b": 0.2}
@@ -236,6 +253,11 @@ def test_scores_of_tuning_and_how_arms_were_tuned_are_recorded(tmp_path):
     scores = {"0.1": {"1000": 2.25}, "0.2": {"1000": 2.5}}
     assert result["tuning"] == tuning | {"chosen": chosen, "scores": {"kind=a": scores, "kind=b": scores}}
     assert result["tuned"] == "grid"
+    # The table has five digits of a score, and the record all.
+    result["tuning"]["scores"]["kind=a"]["0.1"]["1000"] = 2.250001234
+    (folder / "result.json").write_text(json.dumps(result))
+    rejudge(folder.parent, tmp_path)
+    assert json.loads((folder / "result.json").read_text())["tuning"] == result["tuning"]
     other = write_sweep(tmp_path / "results", "kinds-medium", size="medium", tuning=tuning | {"tuned_at": "kinds"})
     plain = write_sweep(tmp_path / "results", "plain", commits=["a" * 40 + "-dirty"])
     other_result = json.loads((other / "result.json").read_text())
@@ -346,7 +368,7 @@ def test_floors_are_counted_once_and_decide_what_is_testable(tmp_path, monkeypat
     rejudge(folder.parent, tmp_path)
     result = json.loads((folder / "result.json").read_text())
     assert result["claims"]["A1"] != "not testable"
-    assert result["claim"] == {"id": "A1", "statement": "s", "source": "t"}
+    assert result["claim"]["premises_later"]
 
 
 def test_floors_that_cannot_be_counted_are_not_known(tmp_path, monkeypatch):

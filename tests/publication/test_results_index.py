@@ -44,11 +44,13 @@ def test_rules_that_were_changed_are_named(tmp_path):
         assert ("**Rule; it or an arm was changed after runs had finished (see below):**" in page) is changed
 
 
-def test_the_index_begins_with_the_first_paragraph_of_the_limits(tmp_path):
+def test_the_index_begins_as_the_page_of_limits(tmp_path):
     output = write_archive(tmp_path / "results")
-    (output / "limits.md").write_text("# Limits\n\nThese are small\nmodels.\n\n## More\n\nText.\n")
+    (output / "limits.md").write_text(
+        "# Limits\n\nThese are small\nmodels.\n\n<!-- note -->\n\nAll.\n\n## More\n\nText.\n"
+    )
     page = build(output).read_text()
-    assert "\n\nThese are small\nmodels.\n\n[More about this](limits.md).\n\n" in page
+    assert "\n\nThese are small\nmodels.\n\nAll.\n\n[More about this](limits.md).\n\n" in page
     assert "Text." not in page
 
 

@@ -71,6 +71,8 @@ FLOORS = {
     "none": "nothing",
 }
 BEST_FLOOR = "n-gram"
+# Of the record of a claim: whether its premises were declared after the runs.
+PREMISES_LATER = "premises_later"
 # Hardware that a claim may name, and the platforms that are it; "accelerator" is anything but a CPU.
 HARDWARE = {"GPU": ("gpu", "cuda", "rocm"), "TPU": ("tpu",), "accelerator": ("gpu", "cuda", "rocm", "tpu")}
 
@@ -204,18 +206,19 @@ def premises_in(claim: Mapping[str, Any], name: str = "") -> Premises:
 
 def premises_sentences(claim: Mapping[str, Any]) -> list[str]:
     """Returns the premises in a record of `Claim.record` that are not as by default, without stops."""
-    of = claim.get("premises_of")
+    of, later = claim.get("premises_of"), "; declared after these runs" if claim.get(PREMISES_LATER) else ""
     named = [("", premises_in(claim))] + [
         (f" of {name}", premises_in(claim, name)) for name in (of if isinstance(of, Mapping) else ())
     ]
     found = []
     for words, premises in named:
         if premises.floor != BEST_FLOOR:
-            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}")
+            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}{later}")
         if premises.hardware:
-            found.append(f"Hardware{words}: {premises.hardware}")
+            found.append(f"Hardware{words}: {premises.hardware}{later}")
         if premises.control:
-            found.append(f"Control{words}: {', '.join(f'{key}={level}' for key, level in premises.control.items())}")
+            control = ", ".join(f"{key}={level}" for key, level in premises.control.items())
+            found.append(f"Control{words}: {control}{later}")
     return found
 
 

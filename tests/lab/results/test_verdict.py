@@ -266,3 +266,22 @@ def test_runs_whose_kernels_versions_chose_differently_are_not_compared():
         assert found.outcome == outcome
         named = [line for line in sweep_caveats(replace(sweep, runs=runs)) if "different kernels of attention" in line]
         assert len(named) == (outcome == "undecided")
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "advice"),
+    [
+        ("eval/loss", "eval/loss", "; tune the arms, or name earlier sweeps with --noise-from"),
+        ("measured/gap", "measured/gap", "; name earlier sweeps with --noise-from"),
+        # Tuning and earlier sweeps tell the noise of one metric, and not of a difference of two.
+        ("eval/loss", "eval/ema/loss", ""),
+    ],
+)
+def test_what_would_tell_the_noise_is_said_where_it_does(metric, other, advice):
+    values = {"A": (metric, (1.0, 1.2, 1.1)), "B": (other, (1.1, 1.15, 1.3))}
+    runs = [run_of(arm, seed, value, name) for arm, (name, found) in values.items() for seed, value in enumerate(found)]
+    contrast = Contrast("c", Side("A", metric), Side("B", other), "superiority", 0.0, "")
+    arms = [Arm(name, name, {}) for name in "AB"]
+    found = judge_contrast(SweepResults(Path("."), "s", "eval/loss", arms, runs, [0, 1, 2], [contrast]), contrast)
+    assert found.outcome == "undecided"
+    assert found.notes[-1].endswith(f"needs a level 25 times smaller{advice}")

@@ -35,7 +35,7 @@ from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_di
 MINIMUM_PAIRS = 2
 _UNKNOWN_NOISE_NOTE = (
     "no other runs tell the noise of such differences, and pairs alone cannot show that it is skewed, so a decision "
-    f"needs a level {UNKNOWN_NOISE} times smaller; tune the arms, or name earlier sweeps with --noise-from"
+    f"needs a level {UNKNOWN_NOISE} times smaller"
 )
 
 
@@ -87,7 +87,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
         if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
             refuting = min(1.0, refuting * UNKNOWN_NOISE)
             if outcome == "undecided":
-                notes.append(_UNKNOWN_NOISE_NOTE)
+                notes.append(_UNKNOWN_NOISE_NOTE + _what_would_tell(sweep, contrast))
         untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
         if any(untuned.values()):
             lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
@@ -95,6 +95,14 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
     return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
+
+
+def _what_would_tell(sweep: SweepResults, contrast: Contrast) -> str:
+    """Returns what would tell the noise of a contrast (`known_noise`); empty if nothing does."""
+    if contrast.a.metric != contrast.b.metric:
+        return ""
+    tunable = contrast.a.metric == sweep.metric and contrast.a.arm != contrast.b.arm
+    return f"; {'tune the arms, or ' if tunable else ''}name earlier sweeps with --noise-from"
 
 
 def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
