@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from publication.small_budgets import floors_text
 from publication.verdict_order import SILENT
 from zoo.errors import not_writable
 from zoo.files import write_atomic
-from zoo.lab.declarations import claim_ids, claim_order
+from zoo.lab.declarations import PREMISES_LATER, claim_ids, claim_order
 from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, read_table, rule_changes
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.results_index import (
@@ -171,11 +171,16 @@ def _effects(results: Sequence[ArchivedResult]) -> list[tuple[str, Mapping[str, 
 
 
 def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
-    """Says which experiments had their rules before any run."""
-    late = [f"[{each.name}]({each.name}/{PAGE})" for each in results if rule_changes(each.result)]
-    if not late:
-        return ["The rules were stated before any run.", ""]
-    return [f"The rules were stated before any run, except where a rule or an arm was changed: {', '.join(late)}.", ""]
+    """Says which experiments had their rules, and what these presuppose, before any run."""
+
+    def links(chosen: Iterable[ArchivedResult]) -> str:
+        return ", ".join(f"[{each.name}]({each.name}/{PAGE})" for each in chosen)
+
+    changed = links(each for each in results if rule_changes(each.result))
+    later = links(each for each in results if (each.result.get("claim") or {}).get(PREMISES_LATER))
+    rules = f", except where a rule or an arm was changed: {changed}" if changed else ""
+    premises = f" The floor or control arm was declared after the runs of {later}." if later else ""
+    return [f"The rules were stated before any run{rules}.{premises}", ""]
 
 
 def _limits(output: Path) -> list[str]:

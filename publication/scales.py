@@ -98,9 +98,14 @@ class ScaledContrast:
 
     @property
     def change(self) -> PairedDifference:
-        """Largest size minus smallest, in the direction of the first order. Below 0 it shrinks."""
-        sign = next((effect.plain_side for effect in self.effects if effect.plain_side), 1)
-        return effect_change(self.effects[0].difference, self.effects[-1].difference, sign)
+        """Largest size minus smallest, in the direction of the first order. Below 0 it shrinks.
+
+        The sizes are those that count, or all where fewer than two do.
+        """
+        counting = [effect for effect in self.effects if effect.outcome not in SILENT]
+        effects = counting if len(counting) > 1 else self.effects
+        sign = next((effect.plain_side for effect in effects if effect.plain_side), 1)
+        return effect_change(effects[0].difference, effects[-1].difference, sign)
 
     @property
     def trend(self) -> str:

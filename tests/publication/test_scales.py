@@ -83,8 +83,11 @@ def test_sizes_at_which_nothing_can_be_judged_do_not_count():
     (found,) = scaled_contrasts([*sizes, turned])
     assert (found.order, found.plain_order) == ("too few sizes", "turns")
     assert (overall([found]), plain_verdict([found])) == ("undecided", "not supported")
+    assert found.change.mean == pytest.approx(-0.1)
     silent = scaled_contrasts([sizes[0], archived("tiny", -0.2, outcome="not testable"), turned])
     assert (silent[0].order, overall(silent)) == ("not judged", "not testable")
+    # Where fewer than two sizes count, the change is that over all of them.
+    assert silent[0].change.mean == pytest.approx(-0.4)
 
 
 def test_sizes_of_one_experiment_are_grouped():
