@@ -7,7 +7,7 @@ lower the loss, or cost nothing.
 The decoder of `zoo.lab.sizes` with softmax attention; with 1 added to the denominator; with scores
 times s ln(number of keys), s learned by each head (Scalable-Softmax); with cosines in place of dot
 products; with each head's output made orthogonal to the token's own value (XSA); and with forget
-gates. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+gates. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -8,7 +8,7 @@ An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens learns fr
 docstrings of Python's standard library, and is then also scored on held-out code of that library.
 Both texts are on every machine, about the same things and of the same bytes, so the shift is one
 of style. BatchNorm normalises the code with the running statistics of the prose. Each arm uses its
-best learning rate of a shared grid, found by its loss on prose with a separate seed.
+best learning rate, fitted by its loss on prose with separate seeds.
 
 Every model has a higher loss on a kind of text that it was not trained on. The outcome is therefore
 the increase, `measured/code_gap`: the loss on code minus the loss on prose, at the last step. The

@@ -4,9 +4,9 @@ stand in for positions.
     zoo run experiments/canon.py
     zoo run experiments/canon.py:small
 
-The decoder of `zoo.lab.sizes` with RoPE and without any positions, each without convolutions and with
-Canon layers of four tokens before attention, on queries, keys and values, and before the feed-forward
-layer. Each arm uses its best learning rate of a shared grid, found with a separate seed. The
+The decoder of `zoo.lab.sizes` with RoPE and without any positions, each without convolutions and
+with Canon layers of four tokens before attention, on queries, keys and values, and before the
+feed-forward layer. Each arm uses its best learning rate, fitted with separate seeds. The
 convolutions add 2 % of the parameters.
 
 Stated beforehand, on `eval/loss` at the last step:

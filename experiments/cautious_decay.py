@@ -3,9 +3,9 @@
     zoo run experiments/cautious_decay.py
     zoo run experiments/cautious_decay.py:small
 
-The decoder of `zoo.lab.sizes`, trained by AdamW with weight decay on all elements of its matrices, or
-only where the update shrinks the element as well. That is about half of them, so each form gets its
-best decay of a shared grid, found with a separate seed.
+The decoder of `zoo.lab.sizes`, trained by AdamW with weight decay on all elements of its matrices,
+or only where the update shrinks the element as well. That is about half of them, so each form gets
+its best decay, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: cautious decay ends more than 0.005 nats below
 plain decay (superiority). Published: lower loss from 0.3 to 2 B parameters (Chen et al. 2025), 40 of

@@ -6,8 +6,8 @@
 
 The decoder of `zoo.lab.sizes` with pre-norm, with attention over depth, with the averages of
 DenseFormer, with U-net skips, and with the sums of MUDDFormer. The width of the feed-forward layers
-gives them equally many operations. Each arm uses its best learning rate of a shared grid, found with
-a separate seed.
+gives them equally many operations. Each arm uses its best learning rate, fitted with separate
+seeds.
 
 Stated beforehand, on `eval/loss` at the last step (superiority, margin 0): each of the four ends
 below pre-norm.

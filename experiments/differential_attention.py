@@ -4,9 +4,9 @@
     zoo run experiments/differential_attention.py:small
 
 The decoder of `zoo.lab.sizes` with eight heads of softmax attention; with differential attention,
-whose lambda_0 grows with depth; and with differential attention whose lambda_0 is 0.8 in every layer.
-All arms have the same heads, and almost the same parameters: lambda has four vectors in each layer.
-Each arm uses its best learning rate of a shared grid, found with a separate seed.
+whose lambda_0 grows with depth; and with differential attention whose lambda_0 is 0.8 in every
+layer. All arms have the same heads, and almost the same parameters: lambda has four vectors in each
+layer. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -8,8 +8,8 @@ The decoder of `zoo.lab.sizes` with windows of an eighth of the row in all layer
 tokens in every head; over every second token in half of the heads; over every second token in all
 heads. Every query sees equally many keys, except at the start of a row, where a dilated window has
 fewer. All arms run the same kernel, which computes the scores of all keys and masks some: the
-number of visible keys is equal, and time is not measured. Each arm uses its best learning rate of a
-shared grid, found with a separate seed.
+number of visible keys is equal, and time is not measured. Each arm uses its best learning rate,
+fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step, both with margin 0 (superiority):
 

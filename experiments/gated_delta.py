@@ -6,12 +6,12 @@ Gated DeltaNet alone.
     zoo run experiments/gated_delta.py:small
     zoo run experiments/gated_delta.py:gpu
 
-The decoder of `zoo.lab.sizes`: full attention with RoPE in every layer; in each group of four layers
-three of Gated DeltaNet, without positions, before one of full attention (Qwen3-Next); and Gated
-DeltaNet in every layer. The width of the feed-forward layers gives all arms equally many operations,
-which are counted for rows of this length: full attention has less of them in short rows, and a layer
-with a state as many for each token in any row. Each arm uses its best learning rate of a shared grid,
-found with a separate seed.
+The decoder of `zoo.lab.sizes`: full attention with RoPE in every layer; in each group of four
+layers three of Gated DeltaNet, without positions, before one of full attention (Qwen3-Next); and
+Gated DeltaNet in every layer. The width of the feed-forward layers gives all arms equally many
+operations, which are counted for rows of this length: full attention has less of them in short
+rows, and a layer with a state as many for each token in any row. Each arm uses its best learning
+rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -5,8 +5,7 @@ point.
     zoo run experiments/heads.py:small
 
 The decoder of `zoo.lab.sizes` with 1, 2, 4, 8 and 16 heads, each D / H wide, so that all have
-equally many parameters. Each arm uses its best learning rate of a shared grid, found with a
-separate seed.
+equally many parameters. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -5,11 +5,11 @@ attention, and is better than shared keys and values that fill the same cache.
     zoo run experiments/latent_attention.py:small
 
 The decoder of `zoo.lab.sizes` with eight heads of width K: multi-head attention, whose cache holds
-16 K numbers of a token in each layer; grouped-query attention with two keys and values, 4 K numbers;
-and latent attention with a vector of 7/2 K and a rotated key of K/2, 4 K numbers too. The width of the
-feed-forward layers gives all arms equally many parameters, to within 1 %; where rows are long, the
-wider keys of latent attention cost a few percent more operations. Each arm uses its best learning
-rate of a shared grid, found with a separate seed.
+16 K numbers of a token in each layer; grouped-query attention with two keys and values, 4 K
+numbers; and latent attention with a vector of 7/2 K and a rotated key of K/2, 4 K numbers too. The
+width of the feed-forward layers gives all arms equally many parameters, to within 1 %; where rows
+are long, the wider keys of latent attention cost a few percent more operations. Each arm uses its
+best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

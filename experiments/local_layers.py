@@ -4,8 +4,8 @@
     zoo run experiments/local_layers.py:small
 
 The decoder of `zoo.lab.sizes`, six layers deep, with windows of an eighth of a row: all layers
-global, every second one, every sixth one, and none. Each arm uses its best learning rate of a
-shared grid, found with a separate seed.
+global, every second one, every sixth one, and none. Each arm uses its best learning rate, fitted
+with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -7,9 +7,9 @@ attention does (Ramapuram et al. 2024), and Canon layers help to find it (Allen-
 The decoder of `zoo.lab.sizes` learns multi-query associative recall alone (Arora et al. 2023,
 Zoology): a document is a few pairs of a key and a digit, a question mark, and the same pairs in
 another order. Arms have softmax attention, sigmoid attention with the bias of -ln n, and softmax
-attention with Canon layers, which add 2 % of the parameters. Each arm uses its best learning rate
-of a shared grid, found with a separate seed by `eval/loss`. `tiny` has 4 pairs of 12 keys, 2,000
-steps and no document twice; other sizes have 12 pairs of 52 keys.
+attention with Canon layers, which add 2 % of the parameters. Each arm uses its best learning rate,
+fitted with separate seeds by `eval/loss`. `tiny` has 4 pairs of 12 keys, 2,000 steps and no
+document twice; other sizes have 12 pairs of 52 keys.
 
 A first version of this question had a single query per document, as `recall.py` has, which neither
 kind of attention learned. That softmax attention learns the task with several queries was seen in

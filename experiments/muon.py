@@ -5,7 +5,7 @@
 
 The decoder of `zoo.lab.sizes`, trained by AdamW, and by Muon: the matrices of its layers by
 orthogonalised momentum at the scale that keeps AdamW's learning rates, everything else by AdamW.
-Each arm uses its best learning rate of a shared grid, found with a separate seed.
+Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: Muon ends more than 0.02 nats below AdamW
 (superiority). Published at this step count or above: 0.06 nats for GPT-2 124M (Jordan 2024), a

@@ -6,9 +6,8 @@ LayerNorm's two parts, dividing by the scale is what matters, not subtracting th
 
 The decoder of `zoo.lab.sizes` with both parts (LayerNorm), dividing alone (RMSNorm), subtracting
 the mean alone, and no normalisation at all. The invariances of each are exact and have a test:
-`tests/claims/test_exact.py`. Each arm uses its best learning rate of a shared grid, found with a
-separate seed; the curves over learning rates show at which ones the arms without division still
-train.
+`tests/claims/test_exact.py`. Each arm uses its best learning rate, fitted with separate seeds; the
+curves over learning rates show at which ones the arms without division still train.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -5,10 +5,9 @@ sooner the deeper the stack, pre-norm does not.
     zoo run experiments/norm_depth.py:small
 
 `experiments/norm_placement.py` asks at one learning rate for all depths, at which 12 layers of
-post-norm fail with warm-up too, so it cannot tell depth from a rate that is too high. Here each
-arm (placement, warm-up, depth) has its best rate of a shared grid, found with a separate seed. All
-else is as there: narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth
-of the steps.
+post-norm fail with warm-up too, so it cannot tell depth from a rate that is too high. Here each arm
+(placement, warm-up, depth) has its best rate, fitted with separate seeds. All else is as there:
+narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth of the steps.
 
 Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
 archived result that is the largest one for two arms with pre-norm):

@@ -5,8 +5,7 @@ less time.
     zoo run experiments/norm_kind.py:small
 
 The decoder of `zoo.lab.sizes` with LayerNorm, which has a scale and a shift, and with RMSNorm,
-which has only the scale. Each arm uses its best learning rate of a shared grid, found with a
-separate seed.
+which has only the scale. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other
 (equivalence). That is 2 % of perplexity. The parameters are counted, not judged; `python

@@ -5,8 +5,8 @@ end at similar loss.
     zoo run experiments/norm_placement_tuned.py:small
 
 The decoder of `zoo.lab.sizes` with pre-norm and post-norm, both with a warm-up of a tenth of the
-steps, each at its best learning rate of a shared grid, found with a separate seed. Post-norm has
-one norm fewer, at the end.
+steps, each at its best learning rate, fitted with separate seeds. Post-norm has one norm fewer, at
+the end.
 
 Stated beforehand, on `eval/loss` at the last step: they end within 0.05 nats of each other
 (equivalence), half of the margin that separates arms that train from arms that do not in

@@ -4,9 +4,9 @@
     zoo run experiments/norm_tanh.py:small
 
 The decoder of `zoo.lab.sizes` with RMSNorm, and with a dynamic tanh in its place. As in the paper's
-language models, the arm with the tanh multiplies embeddings by sqrt(D), without which the tanh begins
-with hardly any input (the paper learns this factor, here it is fixed). Each arm uses its best
-learning rate of a shared grid, found with a separate seed.
+language models, the arm with the tanh multiplies embeddings by sqrt(D), without which the tanh
+begins with hardly any input (the paper learns this factor, here it is fixed). Each arm uses its
+best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: the dynamic tanh ends less than 0.02 nats above
 RMSNorm (non-inferiority). The paper finds no difference in LLaMA 7B to 70B; nanochat finds it never

@@ -6,11 +6,11 @@ AdamW, and those that work element by element end where it does.
 
 The decoder of `zoo.lab.sizes` by AdamW; by NorMuon, MuonH and SOAP, which see a matrix as a whole;
 and by Lion, AdEMAMix and schedule-free AdamW. The schedule-free rule has a constant rate after the
-warm-up, as it is meant to, the others a cosine. Each arm uses its best learning rate of a shared
-grid, found with a separate seed; the grid reaches down to a sixteenth of the rate of its size,
-because Lion wants a third to a tenth of AdamW's. Lion also wants three to ten times AdamW's weight
-decay (docs/optimizers.md), which is not tuned: all arms have the decay 0.1, and betas that were not
-tuned for them, so a verdict on Lion or AdEMAMix is one on these settings.
+warm-up, as it is meant to, the others a cosine. Each arm uses its best learning rate, fitted with
+separate seeds; the grid reaches down to a sixteenth of the rate of its size, because Lion wants a
+third to a tenth of AdamW's. Lion also wants three to ten times AdamW's weight decay
+(docs/optimizers.md), which is not tuned: all arms have the decay 0.1, and betas that were not tuned
+for them, so a verdict on Lion or AdEMAMix is one on these settings.
 
 Stated beforehand, on `eval/loss` at the last step:
 

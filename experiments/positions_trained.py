@@ -7,8 +7,8 @@ An encoder that predicts masked tokens, because without positions it sees a bag 
 exact half of P1 shows (`tests/claims/test_exact.py`), whereas a decoder's causal mask still reveals
 order. The arms have no positions, learned vectors, sinusoidal vectors, ALiBi's fixed linear bias,
 or T5's learned bias of the distance. Embeddings are initialised with a standard deviation of 1, the
-scale of the sinusoids (Vaswani et al. 2017, section 3.4). Each arm uses its best learning rate of a
-shared grid, found with a separate seed.
+scale of the sinusoids (Vaswani et al. 2017, section 3.4). Each arm uses its best learning rate,
+fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -7,10 +7,10 @@ attention does (Ramapuram et al. 2024), and Canon layers help to find it (Allen-
 The decoder of `zoo.lab.sizes` learns associative recall alone: a document is a few pairs of a key
 and a digit, a question mark, one of the keys, and its digit. Arms have softmax attention, sigmoid
 attention with the bias of -ln n, and softmax attention with Canon layers, which add 2 % of the
-parameters. Each arm uses its best learning rate of a shared grid, found with a separate seed by
-`eval/loss`. `tiny` has 4 pairs of 12 keys and 2,000 steps, other sizes have 16 pairs of 52 keys.
-Attention without Canon layers does not learn to recall in these steps; `multi_query_recall.py` asks
-for all pairs of a document, which it does learn.
+parameters. Each arm uses its best learning rate, fitted with separate seeds by `eval/loss`. `tiny`
+has 4 pairs of 12 keys and 2,000 steps, other sizes have 16 pairs of 52 keys. Attention without
+Canon layers does not learn to recall in these steps; `multi_query_recall.py` asks for all pairs of
+a document, which it does learn.
 
 Stated beforehand, on `measured/probe_recall` at the last step, the share of 1,024 new documents whose
 digit is right (0.1 for a random digit, 0.39 for the most frequent digit of the document):

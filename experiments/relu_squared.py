@@ -5,7 +5,7 @@
 
 The decoder of `zoo.lab.sizes` with squared ReLU, and with SwiGLU whose three matrices have 2/3 of
 the hidden units, so that both have the same parameters and FLOPs. Each arm uses its best learning
-rate of a shared grid, found with a separate seed.
+rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: squared ReLU ends lower (superiority). Shazeer
 2020 finds the gated layers better than ReLU; nanochat finds SwiGLU worse than squared ReLU at

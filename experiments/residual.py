@@ -4,8 +4,7 @@
     zoo run experiments/residual.py:small
 
 The decoder of `zoo.lab.sizes` with and without residual connections, with 2 and with 8 layers. Each
-arm uses its best learning rate of a shared grid, found with a separate seed: without them only
-small rates may work.
+arm uses its best learning rate, fitted with separate seeds: without them only small rates may work.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -6,8 +6,7 @@ attention in loss, near multi-head.
 
 The decoder of `zoo.lab.sizes` with eight query heads that have eight, two or one key and value
 heads. The parameters saved in keys and values widen the feed-forward, so that all arms have equally
-many parameters, to within 1 %. Each arm uses its best learning rate of a shared grid, found with a
-separate seed.
+many parameters, to within 1 %. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

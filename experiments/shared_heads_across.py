@@ -7,8 +7,7 @@ An encoder-decoder that restores spans, for which its decoder needs what the enc
 width, heads and budget of `zoo.lab.sizes`, half the layers on either side. Eight query heads have
 eight key and value heads, or two: in the self-attention of both sides, in the cross-attention, or
 in both. The saved parameters widen the feed-forwards, so that all arms have equally many
-parameters, to within 1 %. Each arm uses its best learning rate of a shared grid, found with a
-separate seed.
+parameters, to within 1 %. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step, each at most 0.02 nats above (non-inferiority):
 

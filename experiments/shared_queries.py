@@ -6,7 +6,7 @@
 The decoder of `zoo.lab.sizes` with eight heads, in groups of four that share nothing, keys and
 values, queries, or all three. Heads that share all three are one head with a wider output. The
 saved parameters widen the feed-forward, so that all arms have equally many parameters, to within 1
-%. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+%. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -4,9 +4,8 @@ begin at -ln n.
     zoo run experiments/sigmoid_attention.py
     zoo run experiments/sigmoid_attention.py:small
 
-The decoder of `zoo.lab.sizes` with softmax attention, with sigmoid(score - ln n) for rows of n tokens,
-and with sigmoid(score). Each arm uses its best learning rate of a shared grid, found with a separate
-seed.
+The decoder of `zoo.lab.sizes` with softmax attention, with sigmoid(score - ln n) for rows of n
+tokens, and with sigmoid(score). Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step:
 

@@ -4,10 +4,10 @@ delta rule recalls more than linear attention, and one layer of attention in fou
     zoo run experiments/state_recall.py
     zoo run experiments/state_recall.py:small
 
-The task, the sizes and the measure are those of `multi_query_recall.py`. Arms have softmax attention
-with RoPE in every layer, linear attention, Gated DeltaNet, or three layers of linear attention before
-one of softmax attention. Each arm uses its best learning rate of a shared grid, found with a separate
-seed by `eval/loss`.
+The task, the sizes and the measure are those of `multi_query_recall.py`. Arms have softmax
+attention with RoPE in every layer, linear attention, Gated DeltaNet, or three layers of linear
+attention before one of softmax attention. Each arm uses its best learning rate, fitted with
+separate seeds by `eval/loss`.
 
 Stated beforehand, on `measured/probe_multi_query_recall` at the last step, the share of 1,024 new
 documents whose last digit is right (0.1 for a random digit):

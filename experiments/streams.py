@@ -5,10 +5,10 @@
     zoo run experiments/streams.py:gpu
 
 The decoder of `zoo.lab.sizes` with pre-norm; with 4 residual streams and weights of each token
-(hyper-connections); and with doubly stochastic matrices between the streams (mHC). All three begin as
-the same function of a token. The width of the feed-forward layers gives them equally many operations,
-those of the streams among them. Each arm uses its best learning rate of a shared grid, found with a
-separate seed.
+(hyper-connections); and with doubly stochastic matrices between the streams (mHC). All three begin
+as the same function of a token. The width of the feed-forward layers gives them equally many
+operations, those of the streams among them. Each arm uses its best learning rate, fitted with
+separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step (superiority, margin 0):
 

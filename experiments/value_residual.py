@@ -6,7 +6,7 @@ the later ones.
 
 The pre-norm decoder of `zoo.lab.sizes`, the same with values mixed half and half with those of the
 first layer, and the same with residual scalars and the x0 shortcut, all trained at the optimizer's
-one rate. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+one rate. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: each of the two ends below the plain decoder
 (superiority). Published: 0.0123 nats for a fixed mix of values and 0.0093 for the shortcut

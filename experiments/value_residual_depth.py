@@ -4,8 +4,8 @@ loss at every depth.
     zoo run experiments/value_residual_depth.py
     zoo run experiments/value_residual_depth.py:small
 
-The three arms of `value_residual.py` with 2, with 4 and with 8 layers, and otherwise of the size that
-they have there. Each arm uses its best learning rate of a shared grid, found with a separate seed.
+The three arms of `value_residual.py` with 2, with 4 and with 8 layers, and otherwise of the size
+that they have there. Each arm uses its best learning rate, fitted with separate seeds.
 
 Depth 4 has the runs of `value_residual.py` (V6), so the two experiments are one result there.
 

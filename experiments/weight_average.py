@@ -4,9 +4,9 @@ constant learning rate and not at one that decays to 0.
     zoo run experiments/weight_average.py
     zoo run experiments/weight_average.py:small
 
-The decoder of `zoo.lab.sizes` with a constant rate and with a cosine that ends at 0, each at its best
-rate of a shared grid, found with a separate seed. Every run also keeps an average of its weights over
-about the last fifth of its updates, which does not change its training, and scores both.
+The decoder of `zoo.lab.sizes` with a constant rate and with a cosine that ends at 0, each at its
+best rate, fitted with separate seeds. Every run also keeps an average of its weights over about the
+last fifth of its updates, which does not change its training, and scores both.
 
 Stated beforehand, at the last step:
 

@@ -111,8 +111,8 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
     changed = Counter((one.before, one.now) for one in verdicts if one.before != one.now)
     if not changed:
         return wrapped(
-            f"Judged again by the procedure of today ({PROCEDURE}), none of the {len(verdicts)} verdicts of single "
-            f"experiments differs from the first one ({EARLIER_PROCEDURE})."
+            f"Judged by the procedure of today ({PROCEDURE}), some of them on new runs, none of the {len(verdicts)} "
+            f"verdicts of single experiments differs from the first one ({EARLIER_PROCEDURE})."
         )
     order = list(VERDICT_OF.values())
     moves = [
@@ -120,8 +120,9 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
         for (before, now), n in sorted(changed.items(), key=lambda item: (-item[1], *map(order.index, item[0])))
     ]
     return wrapped(
-        f"Judged again by the procedure of today ({PROCEDURE}), {sum(changed.values())} of the {len(verdicts)} "
-        f"verdicts of single experiments differ from the first one ({EARLIER_PROCEDURE}): {', '.join(moves)}."
+        f"Judged by the procedure of today ({PROCEDURE}), some of them on new runs, "
+        f"{sum(changed.values())} of the {len(verdicts)} verdicts of single experiments differ from the first one "
+        f"({EARLIER_PROCEDURE}): {', '.join(moves)}."
     )
 
 

@@ -65,8 +65,8 @@ def fitted_text(
             verdicts[one.verdict] += 1
             parameters += [arm["parameters"] for arm in one.result["arms"]]
     others = (
-        " With settings fitted in each arm at sizes with fewer tokens, mostly 2 bytes for each parameter, "
-        f"{count(len(at_other_sizes), 'experiment')} could be judged: {', '.join(at_other_sizes)}."
+        f" Of the others, {len(at_other_sizes)} could be judged with settings fitted in each arm at sizes with fewer "
+        f"tokens: {', '.join(at_other_sizes)}."
         if at_other_sizes
         else ""
     )
@@ -121,7 +121,7 @@ def _at_other_sizes(claim: str, results: Sequence[ClaimResult], root: str) -> It
     """
     for found in results:
         if not found.part_of and not any(fitted_results(found)):
-            for one in [one for one in _by_size(found) if _is_fitted(one)][:1]:
+            for one in [one for one in _by_size(found) if _judged_with_fit(one)][:1]:
                 yield f"{claim} [{one.verdict}]({root}{one.name}/README.md) at {one.result['size']}"
 
 
@@ -138,7 +138,7 @@ def fitted_results(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
     enough tokens, and could be tested.
     """
-    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and _is_fitted(one)]
+    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and _judged_with_fit(one)]
     yield from [(found.name, one) for one in enough][:1]
 
 
@@ -147,6 +147,6 @@ def _by_size(found: ClaimResult) -> list[SizedResult]:
     return sorted([found.headline, *found.others], key=lambda one: -one.parameters)
 
 
-def _is_fitted(one: SizedResult) -> bool:
+def _judged_with_fit(one: SizedResult) -> bool:
     """Whether a result had fitted settings and could be tested."""
     return one.verdict in _JUDGED and tuned_by(one.result) == FITTED

@@ -109,11 +109,13 @@ def _judge_again(archived: ArchivedSweep) -> str:
 
 
 def _claim(archived: Mapping[str, Any] | None, judged: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Returns the archived claim with the premises by which it was judged, marked as later than the
-    runs if they are those of the experiment file.
+    """Returns the archived claim with the premises by which it was judged, and the names of those that
+    the experiment file has declared since.
     """
-    later = judged.keys() - archived.keys() if archived and judged else ()
-    return {**judged, PREMISES_LATER: True} if later else archived and dict(archived)
+    if not archived or not judged:
+        return archived and dict(archived)
+    later = sorted({*(archived.get(PREMISES_LATER) or ()), *(judged.keys() - archived.keys())})
+    return {**judged, **({PREMISES_LATER: later} if later else {})}
 
 
 def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:

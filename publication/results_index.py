@@ -179,7 +179,9 @@ def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
     changed = links(each for each in results if rule_changes(each.result))
     later = links(each for each in results if (each.result.get("claim") or {}).get(PREMISES_LATER))
     rules = f", except where a rule or an arm was changed: {changed}" if changed else ""
-    premises = f" The floor or control arm was declared after the runs of {later}." if later else ""
+    premises = (
+        f" What they presuppose, a floor or a control arm, was declared after the runs of {later}." if later else ""
+    )
     return [f"The rules were stated before any run{rules}.{premises}", ""]
 
 

@@ -46,7 +46,7 @@ _HEAD = (
     f"{LEAST_SIZES} sizes an order can only turn. {CLAIM} is supported if all orders hold, and not supported if one",
     "turns. An effect shrinks or grows if Welch's 95 % interval of its difference at the largest size minus that at",
     "the smallest, in the direction of the order, excludes 0; the sizes are those that count, or all where fewer than",
-    "two do.",
+    "two do. Until the runs of V1 with fitted rates had ended, they were all sizes.",
     "",
     "The rule was stated before the runs at other sizes, with plain 95 % intervals. Later, and after these runs, it",
     "was made stricter: an interval is the one on the page of its experiment, at the level of its look and with the",

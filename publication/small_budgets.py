@@ -1,13 +1,13 @@
 """A sentence about experiments at `tiny`: which of them have arms that end below counts of n-grams."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from publication.changed_verdicts import wrapped
 from zoo.errors import listed
-from zoo.lab.formatting import count, number
+from zoo.lab.formatting import number
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.report.archive.results_index import ArchivedResult
 
@@ -37,33 +37,37 @@ def floors_text(results: Sequence[ArchivedResult], output: Path) -> str:
         results: the archived experiments.
         output: their folder.
     """
-    found = [arm for each in results for arm in _lowest(each, output)]
+    found = sorted(filter(None, (_lowest(each, output) for each in results)), key=lambda one: one.loss)
     if not found:
         return ""
-    below = sorted((one for one in found if one.loss < one.floor), key=lambda one: one.loss)
-    shown = [f"{one.experiment} ({one.arm}: {number(one.loss)} against {number(one.floor)})" for one in below]
-    above = min((one for one in found if one.loss >= one.floor), key=lambda one: one.loss, default=None)
-    which = f"the others are {listed(shown, len(shown))}" if below else ""
-    closest = f"the lowest of them ends at {number(above.loss)} nats ({above.experiment}, {above.arm})" if above else ""
-    details = "; ".join(filter(None, (closest, which)))
-    return wrapped(
-        f"Of the {count(len(found), 'archived experiment')} at `{SIZE}` that judge the loss of decoders after "
-        f"{TOKENS:,} tokens, {len(found) - len(below)} have no arm whose mean loss is below that of its 5-gram model"
-        f"{f': {details}' if details else ''}."
-    )
+    below = [one for one in found if one.loss < one.floor]
+    above = [one for one in found if one.loss >= one.floor]
+    sentences = [
+        f"Experiments at `{SIZE}` that score decoders by their loss after {TOKENS:,} tokens: {len(found)}. Those with "
+        f"an arm whose mean loss is below that of its {COUNTS} model: {len(below)}"
+    ]
+    if below:
+        arms = [f"{one.experiment} ({one.arm}: {number(one.loss)} against {number(one.floor)} nats)" for one in below]
+        sentences[0] += f", {listed(arms, len(arms))}"
+    if above:
+        lowest = above[0]
+        sentences.append(
+            f"The lowest arm of the others ends at {number(lowest.loss)} nats ({lowest.experiment}, {lowest.arm})"
+        )
+    return wrapped(f"{'. '.join(sentences)}.")
 
 
-def _lowest(each: ArchivedResult, output: Path) -> Iterator[LowestArm]:
-    """Yields the lowest arm of an experiment of this size and budget that has such counts."""
+def _lowest(each: ArchivedResult, output: Path) -> LowestArm | None:
+    """Returns the lowest arm of an experiment; None at another size or budget, or without counts."""
     result = each.result
     if result["metric"] != METRIC or result["size"] != SIZE:
-        return
-    tokens = {float(row["tokens"]) for row in read_table(output / each.name / "runs.csv") if row.get("tokens")}
+        return None
+    tokens = (float(row["tokens"]) for row in read_table(output / each.name / "runs.csv") if row.get("tokens"))
     if max(tokens, default=0) != TOKENS:
-        return
+        return None
     arms = []
     for arm in result["arms"]:
         floor = ((arm.get("floors") or {}).get("scores") or {}).get(COUNTS, {}).get(METRIC, math.nan)
         if arm["mean"] is not None and math.isfinite(floor):
             arms.append(LowestArm(each.name, arm["name"], arm["mean"], floor))
-    yield from sorted(arms, key=lambda arm: arm.loss)[:1]
+    return min(arms, key=lambda arm: arm.loss, default=None)

@@ -295,14 +295,14 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     copy_result(output, "one-medium", [row], size="medium", arms=[arm | {"parameters": 100}], **fitted)
     build(output, pages=[outer])
     assert nothing in page.read_text()
-    elsewhere = "1 experiment could be judged: A1 [undecided](one-medium/README.md) at medium."
+    elsewhere = "with fewer tokens: A1 [undecided](one-medium/README.md) at medium."
     assert elsewhere in " ".join(page.read_text().split())
     sizes = [arm | {"parameters": number} for number in (230_000, 1_240_000)]
     copy_result(output, "one-rung1", [row], size="rung1", arms=sizes, **fitted)
     build(output, pages=[outer])
     judged = "**1 claim could be judged with settings fitted in each arm, at a size with enough tokens**: 1 undecided."
     assert judged in page.read_text()
-    assert "could be judged: A1" not in page.read_text()
+    assert "with fewer tokens" not in page.read_text()
     assert (
         "| a below b: −0.030 (−0.050 to −0.010) | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
         in page.read_text()
@@ -422,9 +422,9 @@ def test_arms_below_counts_of_n_grams_are_named(output):
         (output / name / "runs.csv").write_text(f"arm,seed,state,tokens,seconds,eval/loss\n{row}\n")
     build(output)
     assert (
-        "Of the 2 archived experiments at `tiny` that judge the loss of decoders after 512,000 tokens, 1 have no arm whose "
-        "mean loss is below that of its 5-gram model: the lowest of them ends at 1.640 nats (above, k=1); the others are "
-        "below (k=1: 1.610 against 1.632)."
+        "Experiments at `tiny` that score decoders by their loss after 512,000 tokens: 2. Those with an arm whose mean loss "
+        "is below that of its 5-gram model: 1, below (k=1: 1.610 against 1.632 nats). The lowest arm of the others ends at "
+        "1.640 nats (above, k=1)."
     ) in " ".join(page.read_text().split())
 
 

@@ -71,7 +71,7 @@ FLOORS = {
     "none": "nothing",
 }
 BEST_FLOOR = "n-gram"
-# Of the record of a claim: whether its premises were declared after the runs.
+# Of the record of a claim: the names of the premises that were declared after its runs.
 PREMISES_LATER = "premises_later"
 # Hardware that a claim may name, and the platforms that are it; "accelerator" is anything but a CPU.
 HARDWARE = {"GPU": ("gpu", "cuda", "rocm"), "TPU": ("tpu",), "accelerator": ("gpu", "cuda", "rocm", "tpu")}
@@ -206,19 +206,23 @@ def premises_in(claim: Mapping[str, Any], name: str = "") -> Premises:
 
 def premises_sentences(claim: Mapping[str, Any]) -> list[str]:
     """Returns the premises in a record of `Claim.record` that are not as by default, without stops."""
-    of, later = claim.get("premises_of"), "; declared after these runs" if claim.get(PREMISES_LATER) else ""
+    of, later = claim.get("premises_of"), claim.get(PREMISES_LATER) or ()
+
+    def when(name: str) -> str:
+        return "; declared after these runs" if name in later or "premises_of" in later else ""
+
     named = [("", premises_in(claim))] + [
         (f" of {name}", premises_in(claim, name)) for name in (of if isinstance(of, Mapping) else ())
     ]
     found = []
     for words, premises in named:
         if premises.floor != BEST_FLOOR:
-            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}{later}")
+            found.append(f"Floor{words}: {premises.floor}, because {premises.floor_reason}{when('floor')}")
         if premises.hardware:
-            found.append(f"Hardware{words}: {premises.hardware}{later}")
+            found.append(f"Hardware{words}: {premises.hardware}{when('hardware')}")
         if premises.control:
             control = ", ".join(f"{key}={level}" for key, level in premises.control.items())
-            found.append(f"Control{words}: {control}{later}")
+            found.append(f"Control{words}: {control}{when('control')}")
     return found
 
 

@@ -64,6 +64,26 @@ def test_tables_contain_the_numbers_of_the_runs(writer, output):
     assert contrasts[0]["outcome"] == "holds"
 
 
+def test_the_verdict_of_runs_that_others_replace_is_kept(writer, output, monkeypatch):
+    monkeypatch.setattr("zoo.lab.report.archive.sweep_tables.write_figures", lambda sweep, folder: [])
+    path = output / "norms/result.json"
+    first = json.loads(path.read_text())
+    sweep = load_sweep(writer.root / "sweep")
+    archive_results(sweep, output)
+    assert "verdicts_before" not in json.loads(path.read_text())
+    older = {"procedure": "a procedure", "verdict": "undecided", "claims": {}, "paragraph": "", "outcomes": {}}
+    arms = [arm | {"configs": ["another", *arm["configs"][1:]]} for arm in first["arms"]]
+    path.write_text(json.dumps(first | {"arms": arms, "verdict": "not supported", "verdicts_before": [older]}))
+    archive_results(sweep, output)
+    last = {name: first[name] for name in ("claims", "paragraph")} | {"verdict": "not supported"}
+    outcomes = {row["contrast"]: row["outcome"] for row in rows_of(output / "norms/contrasts.csv")}
+    kept = {"procedure": f"{PROCEDURE}, on other runs", **last, "outcomes": outcomes}
+    assert json.loads(path.read_text())["verdicts_before"] == [older, kept]
+    path.write_text("{")
+    with pytest.raises(ConfigError, match=r"norms/result.json cannot be read .* the verdict in it would be lost"):
+        archive_results(sweep, output)
+
+
 def test_figures_and_verdict_are_archived(output):
     result = json.loads((output / "norms" / "result.json").read_text())
     assert result["verdict"] == "supported"

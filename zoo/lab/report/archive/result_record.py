@@ -91,6 +91,26 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def earlier_verdicts(
+    before: Mapping[str, Any], outcomes: Mapping[str, str], record: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the entry "verdicts_before" of a result that takes the place of another of its name: the
+    verdicts that the other had, and its last one if some of its runs are not among the new ones.
+
+    Args:
+        before: result.json of the other.
+        outcomes: of its contrasts.
+        record: of the new result.
+    """
+    kept = list(before.get("verdicts_before", ()))
+    old, new = ({run for arm in each["arms"] for run in arm.get("configs") or ()} for each in (before, record))
+    if old <= new:
+        return kept
+    last = {name: before[name] for name in ("verdict", "claims", "paragraph") if name in before}
+    procedure = f"{before.get('procedure', EARLIER_PROCEDURE)}, on other runs"
+    return [*kept, {"procedure": procedure, "claims": {}, **last, "outcomes": dict(outcomes)}]
+
+
 def deciding_reason(outcome: ContrastVerdict) -> str:
     """Returns why a contrast has its outcome; an empty text where that is its interval alone."""
     remarks = ("decided at ", "the difference is exactly the same")

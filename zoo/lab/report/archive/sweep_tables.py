@@ -23,12 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import ConfigError, not_writable
-from zoo.files import write_atomic, write_json
+from zoo.files import read_json, write_atomic, write_json
 from zoo.lab.declarations import EXPERIMENT_NAME
 from zoo.lab.measures import MEASURE_PREFIX, compute_missing_measures
 from zoo.lab.metrics import STEPS_TO_PREFIX
-from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
-from zoo.lab.report.archive.result_record import commits_of, deciding_reason, finite_numbers, result_record, uncommitted
+from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS, read_contrasts
+from zoo.lab.report.archive.result_record import (
+    commits_of,
+    deciding_reason,
+    earlier_verdicts,
+    finite_numbers,
+    result_record,
+    uncommitted,
+)
 from zoo.lab.report.figures import write_figures
 from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import arm_differences
@@ -96,6 +103,7 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
             "first, or archive elsewhere with --output"
         )
     verdict = judge(sweep)
+    before, outcomes = _replaced(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
@@ -112,10 +120,27 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
             path.unlink()
         tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
         record = result_record(sweep, verdict, grid) | {"tables": tables, "pictures": pictures}
+        if earlier := earlier_verdicts(before, outcomes, record) if before else []:
+            record["verdicts_before"] = earlier
         write_json(folder / "result.json", finite_numbers(record))
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
+
+
+def _replaced(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns result.json of an archive that is to be replaced, and the outcomes of its contrasts;
+    nothing without one.
+    """
+    path = folder / "result.json"
+    if not path.exists():
+        return {}, {}
+    try:
+        return dict(read_json(path)), {row["contrast"]: row["outcome"] for row in read_contrasts(folder)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}), and the verdict in it would be lost; restore it, or remove the folder"
+        ) from error
 
 
 def _check_runs(sweep: SweepResults, allow_dirty: bool) -> None:
