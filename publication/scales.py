@@ -97,13 +97,15 @@ class ScaledContrast:
         return order_of([effect.plain_side for effect in self.effects])
 
     @property
-    def change(self) -> PairedDifference:
-        """Largest size minus smallest, in the direction of the first order. Below 0 it shrinks.
+    def compared(self) -> tuple[SizedEffect, ...]:
+        """The effects whose change is told: those that count, or all where fewer than two do."""
+        counting = tuple(effect for effect in self.effects if effect.outcome not in SILENT)
+        return counting if len(counting) > 1 else self.effects
 
-        The sizes are those that count, or all where fewer than two do.
-        """
-        counting = [effect for effect in self.effects if effect.outcome not in SILENT]
-        effects = counting if len(counting) > 1 else self.effects
+    @property
+    def change(self) -> PairedDifference:
+        """Largest minus smallest of the `compared`, in the order's direction. Below 0 it shrinks."""
+        effects = self.compared
         sign = next((effect.plain_side for effect in effects if effect.plain_side), 1)
         return effect_change(effects[0].difference, effects[-1].difference, sign)
 

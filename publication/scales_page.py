@@ -166,9 +166,10 @@ def _lines(contrasts: Sequence[ScaledContrast], limits: str) -> Iterator[str]:
 
 
 def _trend(contrast: ScaledContrast) -> str:
-    change = contrast.change
+    change, compared = contrast.change, contrast.compared
+    where = f" from {compared[0].size} to {compared[-1].size}" if compared != contrast.effects else ""
     low_to_high = interval(change.low, change.high)
-    return f"{contrast.trend}: {rounded_mean(change.mean, change.low, change.high)} ({low_to_high})"
+    return f"{contrast.trend}{where}: {rounded_mean(change.mean, change.low, change.high)} ({low_to_high})"
 
 
 def _csv(contrasts: Sequence[ScaledContrast]) -> str:

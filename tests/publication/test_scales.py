@@ -152,3 +152,9 @@ def test_the_page_of_scales_is_written_with_the_index(tmp_path):
     with open(tmp_path / "scales/scales.csv") as file:
         assert [row["parameters"] for row in csv.DictReader(file)] == ["60000", "230000", "900000"]
     assert (tmp_path / "scales/effects_by_size.png").stat().st_size > 1000
+    # A size that does not count is left out, and the others are named.
+    path = tmp_path / "ffn-medium/contrasts.csv"
+    path.write_text(path.read_text().replace("holds", "not tuned"))
+    build(tmp_path)
+    shown = (tmp_path / "scales/README.md").read_text()
+    assert "| **too few sizes** | shrinks from micro to tiny: −0.100 (−0.123 to −0.077) |" in shown
