@@ -44,7 +44,7 @@ def fitted_text(
     in_parts, at_other_sizes = [], []
     for claim in listed.claims:
         if claim["direction"] != CHECK:
-            at_other_sizes += _at_other_sizes(claim["id"], results.get(claim["id"], ()), root)
+            at_other_sizes += _at_other_sizes(listed, claim, results.get(claim["id"], ()), root)
         fitted = [each for found in results.get(claim["id"], ()) for each in fitted_results(found)]
         for name, one in fitted if claim["direction"] != CHECK else ():
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
@@ -64,14 +64,11 @@ def fitted_text(
             rows.append(f"| {' | '.join(map(as_cell, cells))} |")
             verdicts[one.verdict] += 1
             parameters += [arm["parameters"] for arm in one.result["arms"]]
-    others = (
-        f" Of the others, {len(at_other_sizes)} could be judged with settings fitted in each arm at sizes with fewer "
-        f"tokens: {', '.join(at_other_sizes)}."
-        if at_other_sizes
-        else ""
-    )
+    introduction = "With settings fitted in each arm, and fewer tokens for each parameter, these could be judged:"
+    others = ["", introduction, "", *at_other_sizes] if at_other_sizes else []
     if not rows:
-        return f"No claim has been judged with settings fitted in each arm at a size with enough tokens.{others}"
+        nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
+        return "\n".join([nothing, *others])
     medians = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(smallest.items()))
     detected = (
         f" The smallest difference that such an experiment finds with {100 * POWER:.0f} % power is in the median "
@@ -98,8 +95,8 @@ def fitted_text(
                 "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
                 "What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): one text, shared baselines, other settings."
-                f"{others}"
             ),
+            *others,
         ]
     )
 
@@ -115,14 +112,20 @@ def _other_parts(
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
 
 
-def _at_other_sizes(claim: str, results: Sequence[ClaimResult], root: str) -> Iterator[str]:
-    """Yields the verdicts on a claim of experiments with fitted settings that have none at a size with
-    enough tokens, at the largest of their sizes, with their pages.
+def _at_other_sizes(
+    listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult], root: str
+) -> Iterator[str]:
+    """Yields a list item for each experiment on a claim that was judged with fitted settings and at no
+    size with enough tokens: the verdict at the largest of its sizes.
     """
     for found in results:
-        if not found.part_of and not any(fitted_results(found)):
-            for one in [one for one in _by_size(found) if _judged_with_fit(one)][:1]:
-                yield f"{claim} [{one.verdict}]({root}{one.name}/README.md) at {one.result['size']}"
+        fitted = [one for one in _by_size(found) if _judged_with_fit(one)]
+        if fitted and not found.part_of and not any(fitted_results(found)):
+            one, note = fitted[0], listed.asked_by(claim, found.name)["note"]
+            verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md)"
+            differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
+            rest = "".join(f"; {text}" for text in (differences, note) if text)
+            yield f"* {claim['id']} {claim['statement']}: {verdict}{rest}"
 
 
 def size_and_seeds(result: Mapping[str, Any]) -> str:
