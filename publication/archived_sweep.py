@@ -221,15 +221,18 @@ def _grid(result: Mapping[str, Any], rows: Sequence[Mapping[str, str]], names: M
     if not rows:
         return None
     field, metric = tuning["field"], next(name for name in rows[0] if "/" in name)
-    arms: dict[str, dict[float, dict[int, float]]] = {}
-    # The table is rounded. Archives from before result.json had all digits have it alone.
-    for row in rows:
-        scores = arms.setdefault(names.get(row["arm"], row["arm"]), {}).setdefault(float(row[field]), {})
-        scores[int(row["seed"])] = float(row[metric]) if row[metric] else math.inf
-    for arm, by_value in (tuning.get("scores") or {}).items():
-        for value, by_seed in by_value.items():
-            exact = {int(seed): math.inf if score is None else score for seed, score in by_seed.items()}
-            arms.setdefault(names.get(arm, arm), {}).setdefault(float(value), {}).update(exact)
+    scores = tuning.get("scores") or {}
+    # Archives from before result.json had the scores have the rounded table alone.
+    for row in () if scores else rows:
+        of_arm = scores.setdefault(row["arm"], {})
+        of_arm.setdefault(row[field], {})[row["seed"]] = float(row[metric]) if row[metric] else None
+    arms: dict[str, dict[float, dict[int, float]]] = {
+        names.get(arm, arm): {
+            float(value): {int(seed): math.inf if score is None else score for seed, score in by_seed.items()}
+            for value, by_seed in by_value.items()
+        }
+        for arm, by_value in scores.items()
+    }
     points = {arm: [GridPoint(value, scores) for value, scores in sorted(found.items())] for arm, found in arms.items()}
     chosen = {names.get(arm, arm): value for arm, value in tuning["chosen"].items()}
     return TuningGrid(field, metric, tuning["seeds"], points, chosen)

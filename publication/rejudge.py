@@ -23,10 +23,12 @@ from zoo.lab.declarations import PREMISES_LATER, claim_ids
 from zoo.lab.report.archive.experiment_page import read_contrasts
 from zoo.lab.report.archive.result_record import (
     EARLIER_PROCEDURE,
+    JUDGED,
     PROCEDURE,
     commits_record,
     finite_numbers,
     floors_of_sweep,
+    in_order,
     tuning_method,
     tuning_record,
     verdict_record,
@@ -34,8 +36,6 @@ from zoo.lab.report.archive.result_record import (
 from zoo.lab.report.archive.sweep_tables import contrast_rows, csv_text
 from zoo.lab.results.verdict import judge
 
-# Entries of result.json that judging again writes, in their order after "seeds".
-_JUDGED = ("procedure", "verdict", "claims", "paragraph", "verdicts_before")
 # Losses in runs.csv have five decimals, from which an interval of three pairs may be this far off.
 _ROUNDING = 4e-5
 
@@ -86,7 +86,7 @@ def _judge_again(archived: ArchivedSweep) -> str:
     rows = _merged(before, list(csv.DictReader(io.StringIO(csv_text(contrast_rows(sweep, verdict))))))
     earlier = _earlier_verdicts(result, before)
     record = {
-        **{name: value for name, value in result.items() if name not in _JUDGED},
+        **{name: value for name, value in result.items() if name not in JUDGED},
         "claim": _claim(result["claim"], sweep.claim),
         **verdict_record(verdict),
         **floors_of_sweep(sweep),
@@ -100,7 +100,7 @@ def _judge_again(archived: ArchivedSweep) -> str:
     try:
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", csv_text(rows))
-        write_json(folder / "result.json", finite_numbers(_in_order(record)))
+        write_json(folder / "result.json", finite_numbers(in_order(record)))
     except OSError as error:
         raise not_writable(folder, error) from error
     change = f", was {result['verdict']}" if result["verdict"] != verdict.overall else ""
@@ -135,14 +135,6 @@ def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str
             "outcomes": {row["contrast"]: row["outcome"] for row in contrasts},
         },
     ]
-
-
-def _in_order(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns result.json with the entries about verdicts after the seeds, as in `result_record`."""
-    names = [name for name in record if name not in _JUDGED]
-    place = names.index("seeds") + 1
-    order = [*names[:place], *(name for name in _JUDGED if name in record), *names[place:]]
-    return {name: record[name] for name in order}
 
 
 def _merged(before: Sequence[Mapping[str, str]], rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from tests.lab.report.lab_reports import write_report
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.experiment_page import experiment_page
-from zoo.lab.report.archive.result_record import PROCEDURE, finite_numbers, tuning_method, tuning_record
+from zoo.lab.report.archive.result_record import JUDGED, PROCEDURE, finite_numbers, tuning_method, tuning_record
 from zoo.lab.report.archive.results_index import write_index
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results.arm_effects import baseline_effects
@@ -78,7 +78,10 @@ def test_the_verdict_of_runs_that_others_replace_is_kept(writer, output, monkeyp
     last = {name: first[name] for name in ("claims", "paragraph")} | {"verdict": "not supported"}
     outcomes = {row["contrast"]: row["outcome"] for row in rows_of(output / "norms/contrasts.csv")}
     kept = {"procedure": f"{PROCEDURE}, on other runs", **last, "outcomes": outcomes}
-    assert json.loads(path.read_text())["verdicts_before"] == [older, kept]
+    record = json.loads(path.read_text())
+    assert record["verdicts_before"] == [older, kept]
+    names = list(record)
+    assert names[names.index("seeds") :][1:6] == [*JUDGED]
     path.write_text("{")
     with pytest.raises(ConfigError, match=r"norms/result.json cannot be read .* the verdict in it would be lost"):
         archive_results(sweep, output)

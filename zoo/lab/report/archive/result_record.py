@@ -30,6 +30,8 @@ from zoo.lab.statistics.paired import spread
 # The procedure of `zoo.lab.results.verdict`, and the one before it.
 PROCEDURE = "fitted settings, floors, and each claim by itself"
 EARLIER_PROCEDURE = "t intervals at given settings"
+# The entries about verdicts, which stand in this order after "seeds".
+JUDGED = ("procedure", "verdict", "claims", "paragraph", "verdicts_before")
 # The ways in which a sweep's settings were tuned.
 FITTED, GRID, ELSEWHERE, NONE = "fitted", "grid", "at another size", "none"
 # A path that begins with a slash, at the start or after a separator; "://" belongs to an address.
@@ -106,9 +108,22 @@ def earlier_verdicts(
     old, new = ({run for arm in each["arms"] for run in arm.get("configs") or ()} for each in (before, record))
     if old <= new:
         return kept
-    last = {name: before[name] for name in ("verdict", "claims", "paragraph") if name in before}
-    procedure = f"{before.get('procedure', EARLIER_PROCEDURE)}, on other runs"
-    return [*kept, {"procedure": procedure, "claims": {}, **last, "outcomes": dict(outcomes)}]
+    last = {
+        "procedure": f"{before.get('procedure', EARLIER_PROCEDURE)}, on other runs",
+        "verdict": before["verdict"],
+        "claims": before.get("claims", {}),
+        "paragraph": before["paragraph"],
+        "outcomes": dict(outcomes),
+    }
+    return [*kept, last]
+
+
+def in_order(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns result.json with the entries about verdicts (`JUDGED`) after the seeds."""
+    names = [name for name in record if name not in JUDGED]
+    place = names.index("seeds") + 1
+    order = [*names[:place], *(name for name in JUDGED if name in record), *names[place:]]
+    return {name: record[name] for name in order}
 
 
 def deciding_reason(outcome: ContrastVerdict) -> str:

@@ -33,6 +33,7 @@ from zoo.lab.report.archive.result_record import (
     deciding_reason,
     earlier_verdicts,
     finite_numbers,
+    in_order,
     result_record,
     uncommitted,
 )
@@ -122,7 +123,7 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
         record = result_record(sweep, verdict, grid) | {"tables": tables, "pictures": pictures}
         if earlier := earlier_verdicts(before, outcomes, record) if before else []:
             record["verdicts_before"] = earlier
-        write_json(folder / "result.json", finite_numbers(record))
+        write_json(folder / "result.json", finite_numbers(in_order(record)))
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
