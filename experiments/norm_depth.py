@@ -3,11 +3,22 @@ sooner the deeper the stack, pre-norm does not.
 
     zoo run experiments/norm_depth.py
     zoo run experiments/norm_depth.py:small
+    zoo run experiments/norm_depth.py:rung1
 
 `experiments/norm_placement.py` asks at one learning rate for all depths, at which 12 layers of
 post-norm fail with warm-up too, so it cannot tell depth from a rate that is too high. Here each arm
 (placement, warm-up, depth) has its best rate, fitted with separate seeds. All else is as there:
 narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth of the steps.
+
+| size | depths | D | initial values | tokens of a row, rows, steps |
+| --- | --- | --- | --- | --- |
+| tiny | 6, 12 | 48 | Xavier, uniform | 64, 16, 500 |
+| small | 6, 24 | 256 | Xavier, uniform | 256, 32, 2,000 |
+| rung1 | 12, 24 | 64 | normal, standard deviation 0.02 | 128, 32, 1,250 |
+
+`rung1` asks it with the initial values of GPT-2: in layers this narrow Xavier's are 4 to 6 times as
+large, so that a stack which fails with them may train with these. Its 24 layers have 4 tokens for
+each parameter.
 
 Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
 archived result that is the largest one for two arms with pre-norm):
@@ -23,8 +34,8 @@ archived result that is the largest one for two arms with pre-norm):
 """
 
 from zoo import config
+from zoo.lab import sizes
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, Tune, choose_size, levels
-from zoo.lab.sizes import sized_name
 
 MARGIN = 0.1
 SIZES = {
@@ -42,9 +53,14 @@ SIZES = {
         "data.batch_size": 32,
         "training.steps": 2000,
     },
+    "rung1": {**sizes.SIZES["rung1"], "model.init.kernel": "normal"},
 }
-DEPTHS = {"tiny": (6, 12), "small": (6, 24)}
-RATES = {"tiny": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), "small": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)}
+DEPTHS = {"tiny": (6, 12), "small": (6, 24), "rung1": (12, 24)}
+RATES = {
+    "tiny": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "small": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3),
+    "rung1": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+}
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
@@ -54,13 +70,13 @@ def get_experiment(size: str = "tiny") -> Experiment:
     base = config.override(
         config.default(),
         {
-            "model.num_layers": shallow,
             "model.init.kernel": "xavier_uniform",
             "optimizer.beta2": 0.98,
             "schedule.kind": "constant",
             "training.eval_every": config.AUTO,
             "training.eval_batches": 100,
             **chosen,
+            "model.num_layers": shallow,
         },
     )
     warmup = str(steps // 5)
@@ -69,7 +85,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         return Side({"norm": norm, "warm-up": steps, "depth": str(depth)})
 
     return Experiment(
-        name=sized_name("norm_depth", size),
+        name=sizes.sized_name("norm_depth", size),
         question="Does post-norm without warm-up fail sooner with depth, at the best rate of each arm?",
         base=base,
         factors={

@@ -7,10 +7,10 @@ AdamW, and those that work element by element end where it does.
 The decoder of `zoo.lab.sizes` by AdamW; by NorMuon, MuonH and SOAP, which see a matrix as a whole;
 and by Lion, AdEMAMix and schedule-free AdamW. The schedule-free rule has a constant rate after the
 warm-up, as it is meant to, the others a cosine. Each arm uses its best learning rate, fitted with
-separate seeds; the grid reaches down to a sixteenth of the rate of its size, because Lion wants a
-third to a tenth of AdamW's. Lion also wants three to ten times AdamW's weight decay
-(docs/optimizers.md), which is not tuned: all arms have the decay 0.1, and betas that were not tuned
-for them, so a verdict on Lion or AdEMAMix is one on these settings.
+separate seeds, and then, at this rate, its best weight decay, fitted likewise: Lion wants a third to a
+tenth of AdamW's rate and three to ten times its decay (docs/optimizers.md). The grid of rates reaches
+down to a sixteenth of the rate of its size. Betas and momenta are not tuned, so a verdict on AdEMAMix
+is one on its defaults.
 
 Stated beforehand, on `eval/loss` at the last step:
 
@@ -22,7 +22,7 @@ most 1.4 times in steps, if every rule is tuned; rules of the second kind differ
 (arXiv 2509.02046).
 """
 
-from zoo.lab.experiment import Claim, Contrast, Experiment, Side
+from zoo.lab.experiment import Claim, Contrast, Experiment, Side, Tune
 from zoo.lab.sizes import decoder, rates, sized_name
 
 AHEAD, ALIKE = 0.02, 0.05
@@ -46,7 +46,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         question="Which update rules end below AdamW after the same number of steps?",
         base=decoder(size),
         factors={"optimizer": optimizers},
-        tune=rates(size, 0.0625, 0.25, 1, 4, 16),
+        tune=(rates(size, 0.0625, 0.25, 1, 4, 16), Tune("optimizer.weight_decay", (0.1, 0.4, 1.6))),
         claim=Claim(
             "V25",
             "Update rules that precondition matrices end below AdamW, others where it does",
