@@ -113,8 +113,9 @@ def write_open_claims(
     found = open_claims(folder, listed, results)
     if not found:
         return None
-    lines = [*_HEAD, _speed(archived, output), "", "| claim | so far | command | runs | million tokens |"]
-    lines += ["| --- | --- | --- | --- | --- |"]
+    device, speeds = _gpu_speeds(archived, output)
+    columns = ("claim", "so far", "command", "runs", "million tokens", *(["minutes"] if speeds else []))
+    lines = [*_HEAD, _costs(device, speeds), "", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for one in found:
         cells = (
             f"{one.claim} {one.statement}",
@@ -122,6 +123,7 @@ def write_open_claims(
             f"`zoo run {one.file}:{one.size} --seeds {SEEDS} --population`",
             f"{one.runs}",
             f"{one.runs * one.tokens / 1e6:,.0f}",
+            *([_minutes(one, speeds)] if speeds else []),
         )
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     write_atomic(output / PAGE, "\n".join([*lines, ""]))
@@ -134,26 +136,45 @@ def _so_far(one: OpenClaim) -> str:
     return f"[{one.seen.verdict}]({one.seen.name}/README.md) at {described_size(one.seen.result)}"
 
 
-def _speed(archived: Sequence[Mapping[str, Any]], output: Path) -> str:
-    """Says what the runs are, and how fast those of the archive read their tokens."""
-    text = (
-        "Runs are the fewest: a tuning whose minimum lies outside its values takes more. Where a claim stays undecided "
-        "at one size, the next one is named."
-    )
-    speeds: dict[str, list[float]] = {}
+def _gpu_speeds(archived: Sequence[Mapping[str, Any]], output: Path) -> tuple[str, dict[str, list[float]]]:
+    """Returns the device with the most arms of populations at the rungs, and {rung: tokens per second
+    of each of these arms}; without any, an empty name.
+    """
+    speeds: dict[str, dict[str, list[float]]] = {}
     for result in archived:
-        if result["size"] == RUNGS[0] and "--population" in result.get("command", ()):
+        if result["size"] in RUNGS and "--population" in result.get("command", ()):
             arms: dict[str, list[tuple[float, float]]] = {}
             for row in read_table(output / result["name"] / "runs.csv"):
                 arms.setdefault(row["arm"], []).append((float(row["tokens"]), float(row["seconds"])))
             device = f"{result['device']['count']} x {result['device']['kind']}"
-            speeds.setdefault(device, []).extend(
+            speeds.setdefault(device, {}).setdefault(result["size"], []).extend(
                 sum(tokens for tokens, _ in rows) / max(seconds for _, seconds in rows) for rows in arms.values()
             )
-    for device, found in speeds.items():
+    device = max(speeds, key=lambda name: sum(map(len, speeds[name].values())), default="")
+    return device, speeds.get(device, {})
+
+
+def _costs(device: str, speeds: Mapping[str, Sequence[float]]) -> str:
+    """Says what the numbers of runs, tokens and minutes are."""
+    text = (
+        "Runs are the fewest: a tuning whose minimum lies outside its values takes more. Where a claim stays undecided "
+        "at one size, the next one is named."
+    )
+    if speeds:
+        parts = [
+            f"{statistics.median(found) / 1e6:.1f} (from {min(found) / 1e6:.1f} to {max(found) / 1e6:.1f}) at {size}, "
+            f"by {count(len(found), 'arm')}"
+            for size, found in sorted(speeds.items())
+        ]
         text += (
-            f" On {device}, which other sweeps shared, {count(len(found), 'arm')} of archived sweeps at {RUNGS[0]} "
-            f"read {statistics.median(found) / 1e6:.1f} million tokens per second (median of populations of {SEEDS} "
-            "runs, without compilation)."
+            f" Minutes are those of training on {device}, without compilation, at the median speed of what the archive "
+            f"has from there: populations of {SEEDS} runs, which shared the device with other sweeps, read "
+            f"{' and '.join(parts)}, in millions of tokens per second."
         )
     return wrapped(text)
+
+
+def _minutes(one: OpenClaim, speeds: Mapping[str, Sequence[float]]) -> str:
+    if one.size not in speeds:
+        return ""
+    return f"{one.runs * one.tokens / statistics.median(speeds[one.size]) / 60:.1f}"

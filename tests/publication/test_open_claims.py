@@ -74,12 +74,22 @@ def test_the_page_has_a_command_for_each_claim(folder):
     assert rows[2].startswith("| A3 a statement |")
 
 
-def test_the_speed_is_that_of_archived_populations(folder):
+def test_minutes_are_those_at_the_speed_of_archived_populations(folder):
     result = archived(folder, "A1", "model.norm.kind", "supported").result
     result |= {"command": ["zoo", "run", "--population"], "device": {"count": 1, "kind": "GPU"}}
     with open(folder / "a1-rung1/runs.csv", "w") as file:
         rows = [f"{arm},{seed},1e6,{5 if arm == 'x' else 10}" for arm in "xy" for seed in range(5)]
         file.write("\n".join(["arm,seed,tokens,seconds", *rows]))
-    page = write_open_claims(folder / "experiments", read_claims(folder), {}, [result], folder)
-    # 5 million tokens in 5 and in 10 seconds: the median of 1.0 and 0.5.
-    assert "2 arms of archived sweeps at rung1 read 0.8 million tokens per second" in " ".join(page.read_text().split())
+    undecided = archived(folder, "A2", "model.norm.kind", "undecided")
+    results = results_by_claim([undecided])
+    page = write_open_claims(folder / "experiments", read_claims(folder), results, [result], folder)
+    # 5 million tokens in 5 and in 10 seconds: the median of 1.0 and 0.5 million per second.
+    text = " ".join(page.read_text().split())
+    assert "on 1 x GPU" in text
+    assert "0.8 (from 0.5 to 1.0) at rung1, by 2 arms" in text
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
+    minutes = 38 * 1250 * 32 * 128 / 0.75e6 / 60
+    assert rows[0].endswith(f"| 38 | 195 | {minutes:.1f} |")
+    # Nothing tells how fast rung2 is.
+    assert "a2.py:rung2" in rows[1]
+    assert rows[1].endswith("|  |")
