@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from publication.changed_verdicts import wrapped
 from publication.claims_table import CHECK, ListedClaims
 from publication.fitted_claims import fitted_results
-from publication.sizes import ClaimResult, SizedResult
+from publication.larger_sizes import LargerSize, larger_sizes
+from publication.sizes import ClaimResult, SizedResult, result_of_file
 from publication.verdict_order import DECIDED
 from zoo.config import resolve
 from zoo.errors import ConfigError
@@ -16,9 +17,10 @@ from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
 from zoo.lab.experiment import Experiment, load_experiment
 from zoo.lab.formatting import count
+from zoo.lab.planning.arm_resolution import count_cost
 from zoo.lab.planning.tuning import arm_names, fewest_tuning_runs
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
-from zoo.lab.sizes import RUNGS, SIZES
+from zoo.lab.sizes import RUNGS, decoder
 
 PAGE = "open_claims.md"
 SEEDS = 5
@@ -71,8 +73,7 @@ def open_claims(folder: Path, listed: ListedClaims, results: Mapping[str, Sequen
         for claim in claim_ids(sizes[0].claim.id) if asks else ():
             if known.get(claim, {}).get("direction") == CHECK:
                 continue
-            names = (file.stem, *(f"{file.stem}-{size}" for size in SIZES))
-            seen = next((each for each in results.get(claim, ()) if each.name in names), None)
+            seen = result_of_file(results, claim, file.stem)
             fitted = next((one for _, one in fitted_results(seen)), None) if seen else None
             if fitted and fitted.verdict in DECIDED:
                 continue
@@ -110,8 +111,8 @@ def write_open_claims(
         archived: the result.json of all archived experiments.
         output: the folder of the archive.
     """
-    found = open_claims(folder, listed, results)
-    if not found:
+    found, larger = open_claims(folder, listed, results), larger_sizes(folder, listed, results, SEEDS)
+    if not found and not larger:
         return None
     device, speeds = _gpu_speeds(archived, output)
     columns = ("claim", "so far", "command", "runs", "million tokens", *(["minutes"] if speeds else []))
@@ -119,21 +120,52 @@ def write_open_claims(
     for one in found:
         cells = (
             f"{one.claim} {one.statement}",
-            _so_far(one),
+            _so_far(one.seen),
             f"`zoo run {one.file}:{one.size} --seeds {SEEDS} --population`",
             f"{one.runs}",
             f"{one.runs * one.tokens / 1e6:,.0f}",
             *([_minutes(one, speeds)] if speeds else []),
         )
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
+    if larger:
+        lines += _larger_lines(larger, device, speeds)
     write_atomic(output / PAGE, "\n".join([*lines, ""]))
     return output / PAGE
 
 
-def _so_far(one: OpenClaim) -> str:
-    if one.seen is None:
+def _larger_lines(larger: Sequence[LargerSize], device: str, speeds: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yields the section about experiments without rungs."""
+    text = (
+        "These experiments pre-train a model and use it, or have sizes of their own. Runs are those of pre-training, "
+        f"of tuning where there is any, and {SEEDS} seeds of each arm; PFLOP are 10^15 FLOPs of their training."
+    )
+    rate = 0.0
+    if speeds:
+        size = max(speeds, key=RUNGS.index)
+        rate = statistics.median(speeds[size]) * count_cost(resolve(decoder(size))).flops_per_token
+        text += (
+            f" Hours are those on {device} at {rate / 1e12:.0f} TFLOP per second, which the archived populations at "
+            f"{size} reached there. Nothing of this table has been timed: X"
+        )
+    yield from ("", "## Without rungs", "", wrapped(text), "")
+    columns = ("claim", "so far", "command", "runs", "PFLOP", *(["hours"] if rate else []))
+    yield from (f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}")
+    for one in larger:
+        cells = (
+            f"{one.claim} {one.statement}",
+            _so_far(one.seen),
+            f"`zoo run {one.file}:{one.size} --seeds {SEEDS}`",
+            f"{one.runs}",
+            f"{one.flops / 1e15:,.1f}",
+            *([f"{one.flops / rate / 3600:.2f}"] if rate else []),
+        )
+        yield f"| {' | '.join(map(as_cell, cells))} |"
+
+
+def _so_far(seen: SizedResult | None) -> str:
+    if seen is None:
         return "no result"
-    return f"[{one.seen.verdict}]({one.seen.name}/README.md) at {described_size(one.seen.result)}"
+    return f"[{seen.verdict}]({seen.name}/README.md) at {described_size(seen.result)}"
 
 
 def _gpu_speeds(archived: Sequence[Mapping[str, Any]], output: Path) -> tuple[str, dict[str, list[float]]]:

@@ -73,6 +73,20 @@ def results_by_claim(results: Sequence[ArchivedResult]) -> dict[str, list[ClaimR
     return found
 
 
+def result_of_file(results: Mapping[str, Sequence[ClaimResult]], claim: str, stem: str) -> ClaimResult | None:
+    """Returns what an experiment file has found about a claim, if anything.
+
+    Args:
+        results: from `results_by_claim`.
+        claim: the claim's id.
+        stem: the file's name without its ending.
+    """
+    for each in results.get(claim, ()):
+        if each.name in (stem, f"{stem}-{each.headline.result['size']}"):
+            return each
+    return None
+
+
 def headlines(results: Sequence[ArchivedResult]) -> list[ArchivedResult]:
     """Returns the headline of each experiment (`ClaimResult`), in their order."""
     bases = base_names(each.result for each in results)

@@ -3,9 +3,12 @@
 import pytest
 
 from publication.claims_table import read_claims
+from publication.larger_sizes import larger_sizes
 from publication.open_claims import open_claims, write_open_claims
 from publication.sizes import results_by_claim
 from tests.support.archives import CLAIM_COLUMNS, archived
+from zoo import config
+from zoo.models.cost import summary
 
 EXPERIMENT = """
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
@@ -18,6 +21,25 @@ def get_experiment(size="tiny"):
         {tune}
         claim=Claim("{claim}", "a statement", "s"), size=size,
         contrasts=(Contrast("lower", Side({{"norm": "rmsnorm"}}), Side({{"norm": "layernorm"}}), "superiority", 0.0, "so"),),
+    )
+"""
+
+
+WITHOUT_RUNGS = """
+from zoo import config
+from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
+
+SIZES = {{"tiny": {{"training.steps": 10}}, "full": {{"training.steps": 100}}}}
+
+def get_experiment(size="tiny"):
+    trained = config.override(config.default(), choose_size(size, SIZES))
+    return Experiment(
+        name="{name}" if size == "tiny" else f"{name}-{{size}}", question="?",
+        base=config.override(trained, {{"training.start_from": "prerequisite:lm", "training.steps": 7}}),
+        prerequisites={{"lm": Prerequisite(trained)}},
+        factors={{"schedule": levels("schedule.kind", "constant", "cosine")}},
+        claim=Claim("{claim}", "a statement", "s"), size=size,
+        contrasts=(Contrast("lower", Side({{"schedule": "cosine"}}), Side({{"schedule": "constant"}}), "superiority", 0.0, "so"),),
     )
 """
 
@@ -93,3 +115,23 @@ def test_minutes_are_those_at_the_speed_of_archived_populations(folder):
     # Nothing tells how fast rung2 is.
     assert "a2.py:rung2" in rows[1]
     assert rows[1].endswith("|  |")
+
+
+def test_experiments_without_rungs_are_listed_at_their_next_size(folder):
+    (folder / "experiments/o1.py").write_text(WITHOUT_RUNGS.format(name="o1", claim="O1"))
+    (folder / "experiments/o2.py").write_text(WITHOUT_RUNGS.format(name="o2", claim="O2"))
+    # A verdict at the size of the archive closes O2, whatever was tuned: its file fits nothing.
+    decided = archived(folder, "O2", "schedule.kind", "supported", size="full")
+    results = results_by_claim([decided])
+    (one,) = larger_sizes(folder / "experiments", read_claims(folder), results, seeds=5)
+    assert (one.claim, one.size, one.seen) == ("O1", "full", None)
+    # Five models that are trained first, and two arms that start from them.
+    assert one.runs == 5 + 2 * 5
+    resolved = config.resolve(config.default())
+    flops_per_step = summary(resolved).flops_per_token * resolved.data.batch_size * resolved.data.sequence_length
+    assert one.flops == pytest.approx((5 * 100 + 10 * 7) * flops_per_step)
+    page = write_open_claims(folder / "experiments", read_claims(folder), results, [], folder)
+    row = next(line for line in page.read_text().splitlines() if line.startswith("| O1"))
+    assert row == (
+        f"| O1 a statement | no result | `zoo run experiments/o1.py:full --seeds 5` | 15 | {one.flops / 1e15:,.1f} |"
+    )
