@@ -27,6 +27,7 @@ from publication import (
     planned_sizes,
     published_recipes,
     rejudge,
+    size_costs,
     systems,
     variants,
 )
@@ -81,9 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_results(options: argparse.Namespace) -> int:
     """Archives sweeps, writes all pages about archived results, and prints the paths."""
     plugin_options.load(options)
-    written = [*results.archive(options), _build(options.output)]
+    written = [*results.archive(options)]
     if options.output == RESULTS:
-        written.append(noise_record.write(RESULTS))
+        # Before the pages, which have a table of both.
+        written += [noise_record.write(RESULTS), size_costs.write(RESULTS)]
+    written.append(_build(options.output))
     print("\n".join(map(str, written)))
     return 0
 
@@ -101,7 +104,7 @@ def _build(output: Path) -> Path:
     """
     if output != RESULTS:
         return build(output, TESTS)
-    index = build(output, TESTS, [ROOT / "README.md"], ROOT / "experiments")
+    index = build(output, TESTS, [ROOT / "README.md", ROOT / "docs" / "experiments.md"], ROOT / "experiments")
     for page in sorted(LECTURES.glob("*.md")):
         refresh_claims(page, RESULTS)
     return index

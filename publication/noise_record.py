@@ -1,13 +1,18 @@
 """The noise of archived sweeps by size, in zoo/lab/noise_floors.json: read by plans and verdicts."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from zoo.files import write_atomic
-from zoo.lab.planning.known_noise import NOISE_RECORD
+from zoo.files import read_json, write_atomic
+from zoo.lab.planning.known_noise import FITTED_SEEDS, NOISE_RECORD, recorded_noise
+from zoo.lab.report.archive.detectable import detectable_difference
+from zoo.lab.report.archive.experiment_page import read_contrasts, read_table, tuned_by
 from zoo.lab.report.archive.noise_floor import noise_floors
+from zoo.lab.report.archive.result_record import FITTED
 
 PATH = Path(__file__).resolve().parents[1] / "zoo" / "lab" / NOISE_RECORD
 
@@ -23,6 +28,7 @@ def write(results: Path) -> Path:
         results: the folder of the archived sweeps.
     """
     groups: dict[tuple, list] = {}
+    fitted = _found_with_fit(results)
     for floor in noise_floors(results):
         if floor.size and floor.sources:
             key = (floor.size, floor.sources, floor.objectives, floor.tokens, floor.metric)
@@ -38,8 +44,36 @@ def write(results: Path) -> Path:
             "df": sum((floor.arms - 1) * (floor.seeds - 1) for floor in floors),
             "sweeps": len(floors),
         }
+        | _of_fitted(fitted.get((size, sources, objectives, tokens, metric), ()))
         for (size, sources, objectives, tokens, metric), floors in sorted(groups.items())
     ]
     lines = ",\n ".join(json.dumps(entry) for entry in entries)
     write_atomic(PATH, f"[{lines}]\n")
+    recorded_noise.cache_clear()
     return PATH
+
+
+def _of_fitted(differences: Sequence[float]) -> dict[str, Any]:
+    if not differences:
+        return {}
+    return {"fitted": {"difference": float(f"{np.median(differences):.2g}"), "sweeps": len(differences)}}
+
+
+def _found_with_fit(results: Path) -> dict[tuple, list[float]]:
+    """Returns the median difference in a metric that the contrasts of each sweep find whose settings
+    were fitted, and that has `FITTED_SEEDS` seeds: {(size, sources, objectives, tokens, metric): ...}.
+    """
+    found: dict[tuple, list[float]] = {}
+    for path in sorted(results.glob("*/result.json")):
+        result, runs = read_json(path), read_table(path.with_name("runs.csv"))
+        if tuned_by(result) != FITTED or len(result["seeds"]) != FITTED_SEEDS:
+            continue
+        differences: dict[str, list[float]] = {}
+        for row in read_contrasts(path.parent):
+            difference = detectable_difference(row, runs, result)
+            if row["metric a"] == row["metric b"] and difference is not None:
+                differences.setdefault(row["metric a"], []).append(difference)
+        trained = (tuple(result["sources"]), tuple(result["objectives"]), max(int(run["tokens"]) for run in runs))
+        for metric, values in differences.items():
+            found.setdefault((result["size"], *trained, metric), []).append(float(np.median(values)))
+    return found

@@ -26,6 +26,7 @@ from publication.published_findings import PAGE as PUBLISHED
 from publication.published_findings import write_published_findings
 from publication.scales import ScaledContrast, overall, plain_verdict, scaled_contrasts
 from publication.scales_page import CLAIM, SCALES, write_scales
+from publication.size_costs import table as size_table
 from publication.sizes import contrast_key, experiments_within_others, headlines, results_by_claim
 from publication.small_budgets import floors_text
 from publication.verdict_order import SILENT
@@ -95,6 +96,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
             "changes": changes_text(verdicts),
             "settings": settings_text([each.result for each in results]),
             "floors": floors_text(results, output),
+            "sizes": size_table(),
             "runs": "".join(effort_lines(output / each.name for each in results)),
         }
         for page in (*sorted(output.glob("*.md")), *pages):

@@ -146,6 +146,27 @@ def test_a_dry_run_writes_nothing(zoo, folder, started):
     assert tree(folder) == files
 
 
+def test_a_dry_run_says_how_long_training_takes(zoo, folder, monkeypatch):
+    from zoo.lab.planning import known_costs
+
+    entry = {
+        "size": "tiny",
+        "instructions": "avx2",
+        "parameters": 500,
+        "sweeps": 3,
+        "flops_per_second": [1.0, 2.0, 4.0],
+    }
+    monkeypatch.setattr(known_costs, "recorded_costs", lambda: (entry,))
+    monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
+    _, out, _ = zoo("norms.py", "--dry-run")
+    (line,) = [line for line in out.splitlines() if "at the pace of" in line]
+    assert line.startswith("on two cores of a CPU 8 runs train for ")
+    assert line.endswith("at the pace of 3 archived sweeps of the size tiny with AVX2 (quartiles)")
+    # Runs that have ended cost nothing more.
+    assert zoo("norms.py")[0] == 0
+    assert "at the pace of" not in zoo("norms.py", "--dry-run")[1]
+
+
 def test_a_folder_with_other_runs_is_refused(zoo, folder):
     zoo("norms.py")
     for extra in ([], ["--dry-run"]):

@@ -8,6 +8,7 @@ from tests.support.archives import write_archive
 from zoo.files import read_json, write_json
 from zoo.lab.planning import known_noise
 from zoo.lab.planning.plan import make_plan
+from zoo.lab.planning.power import fitted_line
 from zoo.lab.planning.trained_on import trained_on
 
 TEXT = f"text:{fake_run.__file__}"
@@ -87,3 +88,36 @@ def test_sweeps_of_two_texts_are_two_entries_of_the_record(tmp_path, monkeypatch
         (["stdlib"], 8, 2),
         (["synthetic:recall"], 4, 1),
     ]
+
+
+def test_what_fitted_sweeps_find_is_in_the_record(tmp_path, monkeypatch, plan_of):
+    """Sweeps with other seeds, or without a fit, do not count."""
+    monkeypatch.setattr(noise_record, "PATH", tmp_path / "noise.json")
+    (tmp_path / "results").mkdir()
+    for name, changes in {
+        "fitted": {"tuned": "fitted", "seeds": [0, 1, 2, 3, 4]},
+        "grid": {"tuned": "grid", "seeds": [0, 1, 2, 3, 4]},
+        "few": {"tuned": "fitted"},
+    }.items():
+        write_archive(tmp_path / name)
+        (tmp_path / name / "one").rename(tmp_path / "results" / name)
+        record = read_json(tmp_path / "results" / name / "result.json")
+        write_json(tmp_path / "results" / name / "result.json", record | changes)
+    (entry,) = read_json(noise_record.write(tmp_path / "results"))
+    assert entry["sweeps"] == 3
+    assert entry["fitted"]["sweeps"] == 1
+    assert entry["fitted"]["difference"] > 0
+
+
+def test_a_plan_names_what_fitted_sweeps_find_if_it_fits_something(plan_of, monkeypatch):
+    from zoo.lab.experiment import Tune
+
+    (entry, *_) = known_noise.recorded_noise()
+    fitted = {"difference": 0.02, "sweeps": 4}
+    monkeypatch.setattr(known_noise, "recorded_noise", lambda: [entry | {"fitted": fitted}])
+    assert plan_of({}).found_with_fit is None
+    plan = plan_of({}, tune=Tune("optimizer.learning_rate", (1e-3, 1e-2)))
+    assert plan.found_with_fit == fitted
+    line = fitted_line(fitted, "eval/loss")
+    assert "5 seeds" in line
+    assert "find 0.02 nats (the median of 4 sweeps)" in line

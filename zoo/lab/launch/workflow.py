@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +26,7 @@ from zoo.lab.launch.preparation import (
     submitted_jobs,
     write_floors,
 )
+from zoo.lab.launch.progress import training_flops
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_continuations
 from zoo.lab.launch.sweep_folder import (
     carry_forward_warnings,
@@ -38,11 +39,13 @@ from zoo.lab.launch.sweep_folder import (
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.sweep_options import SweepOptions
 from zoo.lab.planning.arm import PlannedRun
+from zoo.lab.planning.known_costs import time_lines
 from zoo.lab.planning.plan import InvalidPlan, Plan, make_plan
-from zoo.lab.planning.power import conjunction_lines, power_lines
+from zoo.lab.planning.power import conjunction_lines, fitted_line, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
     cost_lines,
+    fewest_tuning_runs,
     planned_trials,
     tuning_experiment,
     tuning_folder,
@@ -306,6 +309,7 @@ class SweepWorkflow:
             self._show_plan(plan, states, folder)
         pending = plan.pending(lambda run: states[run.folder].finished)
         self._show_taken(plan, taken, "would be taken", bool(pending))
+        self._show_cost(plan, pending)
         submitted = submitted_jobs(folder) if exists and options.slurm else {}
         planned = self._executor.preview(plan, pending, folder, self._earlier(folder), submitted, continues)
         self._say(f"dry run: {planned}")
@@ -320,7 +324,23 @@ class SweepWorkflow:
         contrasts = named_contrasts(experiment)
         for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, experiment.metric):
             self._say(line)
+        if found := plan.found_with_fit:
+            self._say(fitted_line(found, experiment.metric))
         for line in conjunction_lines(contrasts, experiment.claim.ids if experiment.claim else ()):
+            self._say(line)
+
+    def _show_cost(self, plan: Plan, pending: Sequence[PlannedRun]) -> None:
+        """Shows what training takes on the cores of a CPU; of a tuning sweep nothing, because it is
+        counted with the sweep that it belongs to.
+        """
+        experiment = plan.experiment
+        if experiment.seeds_of_arms:
+            return
+        tuning = 0 if experiment.tuned_values else fewest_tuning_runs(experiment)
+        costs = [training_flops(run, run.arm.steps) for run in plan.runs]
+        flops = sum(training_flops(run, run.arm.steps) for run in pending) + tuning * sum(costs) / len(costs)
+        parameters = sum(arm.parameters["total"] for arm in plan.arms) / len(plan.arms)
+        for line in time_lines(len(pending) + tuning, parameters, flops, bool(tuning)):
             self._say(line)
 
     def _finish(self, plan: Plan, folder: Path, ended: Mapping[str, FolderState], stopped: bool) -> int:

@@ -12,11 +12,15 @@ from importlib import resources
 from typing import Any
 
 NOISE_RECORD = "noise_floors.json"
+# Of the sweeps whose differences `found_with_fit` returns.
+FITTED_SEEDS = 5
 
 
 @lru_cache
 def recorded_noise() -> tuple[Mapping[str, Any], ...]:
-    """Returns the entries of the record: size, sources, objectives, tokens, metric, sd, df, sweeps."""
+    """Returns the entries of the record: size, sources, objectives, tokens, metric, sd, df, sweeps;
+    and `fitted`, the smallest difference that sweeps with fitted settings find, and their number.
+    """
     return tuple(json.loads(resources.files("zoo.lab").joinpath(NOISE_RECORD).read_text(encoding="utf-8")))
 
 
@@ -34,9 +38,8 @@ def noise_of_size(
     """
     found = {}
     # The nearest number of tokens comes last, and counts.
-    for entry in sorted(recorded_noise(), key=lambda entry: -abs(entry["tokens"] - tokens)):
-        same = entry["size"] == size and all(entry[name] == values for name, values in trained.items())
-        if same and entry["metric"] in metrics and abs(entry["tokens"] / tokens - 1) <= 0.1:
+    for entry in _entries(size, trained, tokens):
+        if entry["metric"] in metrics:
             sweeps = f"{entry['sweeps']} archived sweep{'s' if entry['sweeps'] > 1 else ''}"
             found[entry["metric"]] = {
                 "sd": entry["sd"],
@@ -44,3 +47,30 @@ def noise_of_size(
                 "source": f"the median of {sweeps} of the size {size} on this text",
             }
     return found
+
+
+def found_with_fit(size: str, trained: Mapping[str, Any], metric: str, tokens: float) -> Mapping[str, Any] | None:
+    """Returns the smallest difference that archived sweeps with fitted settings and `FITTED_SEEDS`
+    seeds find in 80 % of cases, with the noise of tuning, and their number: {difference, sweeps}.
+
+    Args:
+        size, trained, tokens: as in `noise_of_size`.
+        metric: e.g. `eval/loss`.
+
+    Returns:
+        None if the record has no such sweep.
+    """
+    entries = [entry for entry in _entries(size, trained, tokens) if entry["metric"] == metric]
+    return entries[-1].get("fitted") if entries else None
+
+
+def _entries(size: str, trained: Mapping[str, Any], tokens: float) -> list[Mapping[str, Any]]:
+    """Returns the entries of a size, texts, objectives and tokens; the nearest number is the last."""
+    same = [
+        entry
+        for entry in recorded_noise()
+        if entry["size"] == size
+        and all(entry[name] == values for name, values in trained.items())
+        and abs(entry["tokens"] / tokens - 1) <= 0.1
+    ]
+    return sorted(same, key=lambda entry: -abs(entry["tokens"] - tokens))

@@ -16,7 +16,7 @@ from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
 from zoo.lab.planning.evaluations import field_differences, generator_warnings
 from zoo.lab.planning.fairness import fairness_warnings, refused_differences
-from zoo.lab.planning.known_noise import noise_of_size
+from zoo.lab.planning.known_noise import found_with_fit, noise_of_size
 from zoo.lab.planning.prerequisites import references, resolve_references
 from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.planning.tuning import tuned_elsewhere_warnings, tuning_record, untuned_arm_warnings
@@ -65,6 +65,17 @@ class Plan:
         used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
         trained = trained_on(arm.config for arm in self.arms)
         return noise_of_size(experiment.size, trained, used, self.arms[0].tokens)
+
+    @property
+    def found_with_fit(self) -> Mapping[str, Any] | None:
+        """{difference, sweeps} that earlier sweeps of the size with fitted settings find, if this one
+        fits any and its noise is that of the record.
+        """
+        experiment = self.experiment
+        if experiment.noise or not self.arms or not experiment.tunings:
+            return None
+        trained = trained_on(arm.config for arm in self.arms)
+        return found_with_fit(experiment.size, trained, experiment.metric, self.arms[0].tokens)
 
     def pending(self, finished: Callable[[PlannedRun], bool]) -> list[PlannedRun]:
         """Returns the unfinished runs of arms, and the prerequisites that they need, in order."""

@@ -1,10 +1,12 @@
 """Statements about what a plan can decide, before anything is trained."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from zoo.lab.declarations import Contrast
 from zoo.lab.formatting import count
 from zoo.lab.metrics import unit_suffix
+from zoo.lab.planning.known_noise import FITTED_SEEDS
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER
@@ -54,6 +56,19 @@ def power_lines(
             needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd)
             line += f"; {100 * POWER:.0f} % are decided with " + (count(needed, "seed") if needed else "over 100 seeds")
         yield line
+
+
+def fitted_line(found: Mapping[str, Any], metric: str) -> str:
+    """Returns what sweeps with fitted settings find, whose intervals have the uncertainty of the fit.
+
+    Args:
+        found: from `zoo.lab.planning.known_noise.found_with_fit`.
+        metric: of the experiment.
+    """
+    return (
+        f"archived sweeps of this size with fitted settings and {FITTED_SEEDS} seeds, whose intervals count tuning "
+        f"too, find {found['difference']:.2g}{unit_suffix(metric)} (the median of {count(found['sweeps'], 'sweep')})"
+    )
 
 
 def conjunction_lines(contrasts: Sequence[Contrast], claims: Sequence[str]) -> Iterator[str]:

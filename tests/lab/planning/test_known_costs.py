@@ -1,0 +1,43 @@
+"""The time of a plan is that of archived runs of models as large, on processors like this one."""
+
+import pytest
+
+from zoo.lab.planning import known_costs
+from zoo.lab.planning.known_costs import pace_of, time_lines
+
+ENTRIES = tuple(
+    {"size": size, "instructions": instructions, "parameters": parameters, "sweeps": 3, "flops_per_second": paces}
+    for size, parameters in (("tiny", 1e5), ("medium", 1e6))
+    for instructions, paces in (("avx2", [1e9, 2e9, 4e9]), ("avx512f", [1e10, 2e10, 4e10]))
+)
+
+
+@pytest.fixture(autouse=True)
+def record(monkeypatch):
+    """The record has two sizes and two kinds of processors; this one has AVX2."""
+    monkeypatch.setattr(known_costs, "recorded_costs", lambda: ENTRIES)
+    monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
+
+
+def test_the_nearest_size_of_the_same_processors_counts():
+    assert pace_of(2e5, "avx2").entry["size"] == "tiny"
+    assert pace_of(5e5, "avx2").entry["size"] == "medium"
+    assert pace_of(2e5, "avx512f").median == 2e10
+    assert pace_of(2e5, "amx_tile") is None
+
+
+def test_time_is_that_of_two_cores_at_the_quartiles():
+    # 10 runs of 4.8e10 FLOPs: 240 seconds of one core at the first quartile.
+    (line,) = time_lines(10, 1e5, 48e10, tuning=False)
+    assert line.startswith("on two cores of a CPU 10 runs train for 1 to 4 minutes, at the pace of 3 archived sweeps")
+    assert "the size tiny with AVX2" in line
+    # One run has one core, and long sweeps take hours.
+    (line,) = time_lines(1, 1e5, 48e12, tuning=True)
+    assert line.startswith("on two cores of a CPU 1 run, the fewest with tuning, train for 3 to 13 hours")
+
+
+def test_nothing_is_said_of_models_far_larger_or_other_processors(monkeypatch):
+    assert list(time_lines(10, 1e9, 1e20, tuning=False)) == []
+    assert list(time_lines(0, 1e5, 0.0, tuning=False)) == []
+    monkeypatch.setattr(known_costs, "vector_instructions", list)
+    assert list(time_lines(10, 1e5, 1e12, tuning=False)) == []

@@ -1,0 +1,65 @@
+"""What sizes cost: which archived sweeps tell it, and the table of all sizes."""
+
+import csv
+
+import pytest
+
+from publication import size_costs
+from zoo.files import read_json, write_json
+from zoo.lab.planning.known_costs import recorded_costs
+
+# Of the decoder of the size tiny.
+PARAMETERS, TOKENS = 230_656, 512_000
+SECONDS = 20.0
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """Adds archived sweeps of two arms and two seeds."""
+
+    def add(name, parameters=(PARAMETERS, PARAMETERS), tokens=TOKENS, threads=1, **changes):
+        (tmp_path / name).mkdir()
+        device = {"platform": changes.pop("platform", "cpu"), "kind": "cpu", "count": 1, "cpu_threads": threads}
+        result = {
+            "size": "tiny",
+            "sources": ["stdlib"],
+            "objectives": ["causal"],
+            "command": ["zoo", "run"],
+            "device": device,
+            "processor": "AMD EPYC, family 25, model 1, avx2",
+            "arms": [{"name": str(arm), "parameters": each} for arm, each in enumerate(parameters)],
+        }
+        write_json(tmp_path / name / "result.json", result | changes)
+        with open(tmp_path / name / "runs.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["arm", "seed", "state", "tokens", "seconds"])
+            for arm in range(len(parameters)):
+                writer.writerows([[arm, seed, "done", tokens, SECONDS] for seed in (0, 1)])
+            writer.writerow([0, 2, "diverged", tokens // 2, 1.0])
+
+    monkeypatch.setattr(size_costs, "PATH", tmp_path / "costs.json")
+    yield add
+    recorded_costs.cache_clear()
+
+
+def test_sweeps_of_which_each_run_had_a_core_tell_the_pace(archive, tmp_path):
+    archive("alone")
+    # An arm with twice the parameters, such as experts, is another model.
+    archive("one arm is larger", parameters=(PARAMETERS, 2 * PARAMETERS))
+    archive("population", command=["zoo", "run", "--population"])
+    archive("threads", threads=2)
+    archive("gpu", platform="gpu")
+    archive("budget", tokens=2 * TOKENS)
+    archive("text", sources=["synthetic:recall"])
+    (entry,) = read_json(size_costs.write(tmp_path))
+    pace = 6 * PARAMETERS * TOKENS / SECONDS
+    assert (entry["size"], entry["instructions"], entry["sweeps"]) == ("tiny", "avx2", 2)
+    assert entry["flops_per_second"] == pytest.approx([pace] * 3, rel=0.01)
+
+
+def test_the_table_has_what_was_measured_and_what_follows_from_it():
+    rows = {line.split("`")[1]: line for line in size_costs.table().splitlines() if line.startswith("| `")}
+    assert list(rows) == ["micro", "tiny", "medium", "rung1", "rung2", "rung3"]
+    assert "(" not in rows["tiny"].split("|")[3]
+    # Nothing of this size was trained on a CPU.
+    assert rows["rung3"].split("|")[3].strip().startswith("(")

@@ -1,0 +1,86 @@
+"""The pace of the archived sweeps on cores of a CPU, known before a sweep begins.
+
+`size_costs.json` is written by `python -m publication results`, with a line for each size of
+`zoo.lab.sizes` and each instruction set. FLOPs are 6 times parameters times tokens (Kaplan et al.
+2020, section 2.1).
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from zoo.lab.formatting import count
+from zoo.training.records.processor import vector_instructions
+
+COST_RECORD = "size_costs.json"
+CORES = 2
+INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX-512"}
+# Times the parameters of the largest recorded models, beyond which nobody trains on two cores.
+_FAR = 50
+
+
+@lru_cache
+def recorded_costs() -> tuple[Mapping[str, Any], ...]:
+    """Returns the entries of the record: size, instructions, parameters, sweeps; and
+    `flops_per_second` of one core, the quartiles over the sweeps.
+    """
+    return tuple(json.loads(resources.files("zoo.lab").joinpath(COST_RECORD).read_text(encoding="utf-8")))
+
+
+class Pace(NamedTuple):
+    """The speed at which a core trains a model.
+
+    Attributes:
+        slow, median, fast: FLOPs per second, the quartiles over archived sweeps.
+        entry: the entry of the record.
+    """
+
+    slow: float
+    median: float
+    fast: float
+    entry: Mapping[str, Any]
+
+
+def pace_of(parameters: float, instructions: str) -> Pace | None:
+    """Returns the pace of the recorded size whose parameters are nearest.
+
+    Args:
+        parameters: of the model.
+        instructions: one of `INSTRUCTIONS`.
+
+    Returns:
+        None without a record of such a processor.
+    """
+    known = [entry for entry in recorded_costs() if entry["instructions"] == instructions]
+    if not known:
+        return None
+    entry = min(known, key=lambda one: abs(math.log(one["parameters"] / parameters)))
+    return Pace(*entry["flops_per_second"], entry)
+
+
+def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iterator[str]:
+    """Yields a line with the time of training on two cores of this machine's kind, unless models are
+    far larger than the archived ones.
+
+    Args:
+        runs: how many are to be trained, of which each core trains one at a time.
+        parameters: of the model, the mean over the arms.
+        flops: of all runs.
+        tuning: whether those of tuning are among them.
+    """
+    instructions = next((name for name in vector_instructions() if name in INSTRUCTIONS), "")
+    if not runs or not flops or not parameters or not (pace := pace_of(parameters, instructions)):
+        return
+    if parameters > _FAR * max(entry["parameters"] for entry in recorded_costs()):
+        return
+    low, high = (flops / rate / min(CORES, runs) / 60 for rate in (pace.fast, pace.slow))
+    unit, per = ("hours", 60) if low > 120 else ("minutes", 1)
+    fewest = ", the fewest with tuning," if tuning else ""
+    sweeps = count(pace.entry["sweeps"], "archived sweep")
+    yield (
+        f"on two cores of a CPU {count(runs, 'run')}{fewest} train for {low / per:.0f} to {high / per:.0f} {unit}, at "
+        f"the pace of {sweeps} of the size {pace.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
+    )
