@@ -11,7 +11,7 @@ table below it:
     <!-- end of table -->
 
 `columns` selects and orders columns (default: all), `where` leaves out rows whose cell is empty.
-Numbers with six decimals or more are rounded to four significant digits. `by: arm` makes one row of
+Numbers with five decimals or more are rounded to four significant digits. `by: arm` makes one row of
 all rows with the same arm: of numbers the mean and the sample's standard deviation, `0.50 ± 0.02`.
 
 Sentences with counts, which follow from all results, are written between
@@ -36,7 +36,8 @@ from zoo.lab.report.archive.experiment_page import as_cell
 
 _BLOCK = re.compile(r"<!-- table: (?P<options>[^>]*?) -->\n.*?<!-- end of table -->", re.DOTALL)
 _TEXT = re.compile(r"<!-- text: (?P<name>[^>]*?) -->\n.*?<!-- end of text -->", re.DOTALL)
-_LONG = re.compile(r"-?\d+\.\d{6,}")
+_LONG = re.compile(r"-?\d+\.\d{5,}")
+_NEGATIVE = re.compile(r"-[\d.]+")
 _OPTIONS = ("columns", "where", "by")
 
 
@@ -100,7 +101,10 @@ def _groups(rows: Iterable[Mapping[str, str]], by: list[str]) -> list[list[Mappi
 def _cell(texts: list[str]) -> str:
     """Returns a cell: a number rounded to four digits, or mean ± SD of several numbers."""
     if len(set(texts)) == 1:
-        return number(float(texts[0])) if _LONG.fullmatch(texts[0]) else as_cell(texts[0])
+        (text,) = set(texts)
+        if _LONG.fullmatch(text):
+            return number(float(text))
+        return f"−{text[1:]}" if _NEGATIVE.fullmatch(text) else as_cell(text)
     try:
         values = [float(text) for text in texts]
     except ValueError:

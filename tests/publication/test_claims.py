@@ -211,14 +211,17 @@ def test_a_table_of_a_page_can_have_means_over_seeds(output):
 
 
 def test_tables_of_a_page_are_filled_from_data_files(output):
-    (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,\n2,,a | b\n")
+    (output / "numbers.csv").write_text("step,loss,note\n1,2.123456789,-0.24904\n2,,a | b\n3,,-0.5\n")
     page = output / "page.md"
     text = "# A page\n\n<!-- table: numbers.csv; columns: loss, step; where: loss -->\nold\n<!-- end of table -->\n"
     page.write_text(text + "<!-- table: numbers.csv -->\n<!-- end of table -->\nEnd.\n")
     build(output)
     one = "<!-- table: numbers.csv; columns: loss, step; where: loss -->\n\n| loss | step |\n| --- | --- |\n| 2.123 | 1 |\n\n<!-- end"
     assert one in page.read_text()
-    assert "| 2 |  | a \\| b |\n\n<!-- end of table -->\nEnd.\n" in page.read_text()
+    assert (
+        "| 1 | 2.123 | −0.2490 |\n| 2 |  | a \\| b |\n| 3 |  | −0.5 |\n\n<!-- end of table -->\nEnd.\n"
+        in page.read_text()
+    )
     for wrong, message in (
         ("numbers.csv; columns: stepp", "no column 'stepp' .did you mean"),
         ("numbers.csv; rows: step", "'rows' is not one of columns, where, by"),
