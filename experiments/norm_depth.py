@@ -7,8 +7,8 @@ sooner the deeper the stack, pre-norm does not.
 
 `experiments/norm_placement.py` asks at one learning rate for all depths, at which 12 layers of
 post-norm fail with warm-up too, so it cannot tell depth from a rate that is too high. Here each arm
-(placement, warm-up, depth) has its best rate, fitted with separate seeds. All else is as there:
-narrow layers, Xavier initialisation, a constant rate after the warm-up of a fifth of the steps.
+(placement, warm-up, depth) has its best rate, fitted with separate seeds. As there, layers are narrow
+and the rate is constant after a warm-up of a fifth of the steps.
 
 | size | depths | D | initial values | tokens of a row, rows, steps |
 | --- | --- | --- | --- | --- |
@@ -16,9 +16,9 @@ narrow layers, Xavier initialisation, a constant rate after the warm-up of a fif
 | small | 6, 24 | 256 | Xavier, uniform | 256, 32, 2,000 |
 | rung1 | 12, 24 | 64 | normal, standard deviation 0.02 | 128, 32, 1,250 |
 
-`rung1` asks it with the initial values of GPT-2: in layers this narrow Xavier's are 4 to 6 times as
-large, so that a stack which fails with them may train with these. Its 24 layers have 4 tokens for
-each parameter.
+At `rung1` initial values have the standard deviation of GPT-2, without its smaller ones of the last
+matrix of each sublayer. In layers this narrow Xavier's are 4 to 6 times as large, so that a stack
+which fails with them may train with these. Its 24 layers have 4 tokens for each parameter.
 
 Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
 archived result that is the largest one for two arms with pre-norm):

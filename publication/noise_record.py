@@ -73,7 +73,8 @@ def _found_with_fit(results: Path) -> dict[tuple, list[float]]:
             difference = detectable_difference(row, runs, result)
             if row["metric a"] == row["metric b"] and difference is not None:
                 differences.setdefault(row["metric a"], []).append(difference)
-        trained = (tuple(result["sources"]), tuple(result["objectives"]), max(int(run["tokens"]) for run in runs))
+        texts, objectives = tuple(result.get("sources", ())), tuple(result.get("objectives", ()))
+        trained = (texts, objectives, max(int(run["tokens"]) for run in runs))
         for metric, values in differences.items():
             found.setdefault((result["size"], *trained, metric), []).append(float(np.median(values)))
     return found

@@ -19,8 +19,8 @@ from publication.changed_verdicts import (
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
 from publication.fitted_claims import fitted_text
 from publication.forest_plot import write_forest_plots
-from publication.open_claims import PAGE as OPEN
-from publication.open_claims import write_open_claims
+from publication.open_claims_page import PAGE as OPEN
+from publication.open_claims_page import write_open_claims
 from publication.page_tables import refresh_page
 from publication.published_findings import PAGE as PUBLISHED
 from publication.published_findings import write_published_findings

@@ -3,11 +3,12 @@
 import pytest
 
 from publication.claims_table import read_claims
-from publication.larger_sizes import larger_sizes
-from publication.open_claims import open_claims, write_open_claims
+from publication.open_claims import open_claims, other_open_claims
+from publication.open_claims_page import write_open_claims
 from publication.sizes import results_by_claim
 from tests.support.archives import CLAIM_COLUMNS, archived
 from zoo import config
+from zoo.lab.sizes import decoder
 from zoo.models.cost import summary
 
 EXPERIMENT = """
@@ -27,6 +28,7 @@ def get_experiment(size="tiny"):
 
 WITHOUT_RUNGS = """
 from zoo import config
+from zoo.lab.sizes import decoder
 from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 SIZES = {{"tiny": {{"training.steps": 10}}, "full": {{"training.steps": 100}}}}
@@ -75,25 +77,27 @@ def test_the_next_size_is_the_one_after_the_last_that_was_fitted(folder):
     ]
 
 
-def test_runs_and_tokens_are_those_of_the_plan(folder):
+def test_runs_and_flops_are_those_of_the_plan(folder):
     one = found(folder, [])[0]
     # In each of two arms: three rates with one seed, four with three of which one run is there, five
     # final runs.
-    assert one.runs == 2 * (3 + 4 * 3 - 1 + 5)
-    assert one.tokens == 1250 * 32 * 128
+    assert one.cost.runs == 2 * (3 + 4 * 3 - 1 + 5)
+    assert one.cost.flops == pytest.approx(one.cost.runs * run_flops(decoder("rung1")), rel=0.01)
 
 
 def test_the_page_has_a_command_for_each_claim(folder):
-    undecided = archived(folder, "A2", "model.norm.kind", "undecided")
-    results = [undecided]
-    page = write_open_claims(folder / "experiments", read_claims(folder), results_by_claim(results), [], folder)
+    results = results_by_claim([archived(folder, "A2", "model.norm.kind", "undecided")])
+    page = write_open_claims(folder / "experiments", read_claims(folder), results, [], folder)
     rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
-    assert rows[0] == (
-        "| A1 statement of A1 | no result | `zoo run experiments/a1.py:rung1 --seeds 5 --population` | 38 | 195 |"
+    assert rows[0].startswith(
+        "| A1 statement of A1 | no result | `zoo run experiments/a1.py:rung1 --seeds 5 --population` | 38 |"
     )
     assert "[undecided](a2-rung1/README.md) at rung1, 5 seeds, tuned by a fit" in rows[1]
     assert "experiments/a2.py:rung2" in rows[1]
     assert rows[2].startswith("| A3 a statement |")
+    # It fits nothing, and has a table of its own.
+    assert rows[3].startswith("| A5 a statement | no result | `zoo run experiments/a5.py:rung1 --seeds 5` | 10 |")
+    assert page.read_text().index("## Without a rung or without a fit") < page.read_text().index(rows[3])
 
 
 def test_minutes_are_those_at_the_speed_of_archived_populations(folder):
@@ -102,36 +106,37 @@ def test_minutes_are_those_at_the_speed_of_archived_populations(folder):
     with open(folder / "a1-rung1/runs.csv", "w") as file:
         rows = [f"{arm},{seed},1e6,{5 if arm == 'x' else 10}" for arm in "xy" for seed in range(5)]
         file.write("\n".join(["arm,seed,tokens,seconds", *rows]))
-    undecided = archived(folder, "A2", "model.norm.kind", "undecided")
-    results = results_by_claim([undecided])
+    results = results_by_claim([archived(folder, "A2", "model.norm.kind", "undecided")])
     page = write_open_claims(folder / "experiments", read_claims(folder), results, [result], folder)
     # 5 million tokens in 5 and in 10 seconds: the median of 1.0 and 0.5 million per second.
     text = " ".join(page.read_text().split())
     assert "on 1 x GPU" in text
-    assert "0.8 (from 0.5 to 1.0) at rung1, by 2 arms" in text
-    rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
-    minutes = 38 * 1250 * 32 * 128 / 0.75e6 / 60
-    assert rows[0].endswith(f"| 38 | 195 | {minutes:.1f} |")
-    # Nothing tells how fast rung2 is.
-    assert "a2.py:rung2" in rows[1]
-    assert rows[1].endswith("|  |")
+    assert "0.8 million tokens per second at rung1 (from 0.5 to 1.0, 2 arms)" in text
+    minutes = {
+        line[2:4]: float(line.split("|")[-2]) for line in page.read_text().splitlines() if line.startswith("| A")
+    }
+    tokens = 1250 * 32 * 128
+    assert minutes["A1"] == pytest.approx(38 * tokens / 0.75e6 / 60, abs=0.1)
+    # Nothing tells how fast rung2 is, so it has the FLOPs per second of rung1.
+    rung1 = run_flops(decoder("rung1")) / tokens
+    assert minutes["A2"] == pytest.approx(38 * run_flops(decoder("rung2")) / rung1 / 0.75e6 / 60, rel=0.01)
+    assert minutes["A5"] == pytest.approx(10 * tokens / 0.75e6 / 60, abs=0.1)
 
 
 def test_experiments_without_rungs_are_listed_at_their_next_size(folder):
     (folder / "experiments/o1.py").write_text(WITHOUT_RUNGS.format(name="o1", claim="O1"))
     (folder / "experiments/o2.py").write_text(WITHOUT_RUNGS.format(name="o2", claim="O2"))
     # A verdict at the size of the archive closes O2, whatever was tuned: its file fits nothing.
-    decided = archived(folder, "O2", "schedule.kind", "supported", size="full")
-    results = results_by_claim([decided])
-    (one,) = larger_sizes(folder / "experiments", read_claims(folder), results, seeds=5)
+    results = results_by_claim([archived(folder, "O2", "schedule.kind", "supported", size="full")])
+    *_, one = other_open_claims(folder / "experiments", read_claims(folder), results)
     assert (one.claim, one.size, one.seen) == ("O1", "full", None)
     # Five models that are trained first, and two arms that start from them.
-    assert one.runs == 5 + 2 * 5
-    resolved = config.resolve(config.default())
-    flops_per_step = summary(resolved).flops_per_token * resolved.data.batch_size * resolved.data.sequence_length
-    assert one.flops == pytest.approx((5 * 100 + 10 * 7) * flops_per_step)
-    page = write_open_claims(folder / "experiments", read_claims(folder), results, [], folder)
-    row = next(line for line in page.read_text().splitlines() if line.startswith("| O1"))
-    assert row == (
-        f"| O1 a statement | no result | `zoo run experiments/o1.py:full --seeds 5` | 15 | {one.flops / 1e15:,.1f} |"
-    )
+    assert one.cost.runs == 5 + 2 * 5
+    one_step = run_flops(config.override(config.default(), {"training.steps": 1}))
+    assert one.cost.flops == pytest.approx((5 * 100 + 10 * 7) * one_step)
+
+
+def run_flops(unresolved):
+    resolved = config.resolve(unresolved)
+    tokens = resolved.training.steps * resolved.data.batch_size * resolved.data.sequence_length
+    return summary(resolved).flops_per_token * tokens

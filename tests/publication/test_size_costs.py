@@ -5,8 +5,12 @@ import csv
 import pytest
 
 from publication import size_costs
+from zoo.config import resolve
 from zoo.files import read_json, write_json
 from zoo.lab.planning.known_costs import recorded_costs
+from zoo.lab.planning.known_noise import recorded_noise
+from zoo.lab.sizes import decoder
+from zoo.models.cost import summary
 
 # Of the decoder of the size tiny.
 PARAMETERS, TOKENS = 230_656, 512_000
@@ -52,14 +56,21 @@ def test_sweeps_of_which_each_run_had_a_core_tell_the_pace(archive, tmp_path):
     archive("budget", tokens=2 * TOKENS)
     archive("text", sources=["synthetic:recall"])
     (entry,) = read_json(size_costs.write(tmp_path))
-    pace = 6 * PARAMETERS * TOKENS / SECONDS
+    pace = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS / SECONDS
     assert (entry["size"], entry["instructions"], entry["sweeps"]) == ("tiny", "avx2", 2)
     assert entry["flops_per_second"] == pytest.approx([pace] * 3, rel=0.01)
 
 
 def test_the_table_has_what_was_measured_and_what_follows_from_it():
+    costs, noise = recorded_costs(), recorded_noise()
     rows = {line.split("`")[1]: line for line in size_costs.table().splitlines() if line.startswith("| `")}
     assert list(rows) == ["micro", "tiny", "medium", "rung1", "rung2", "rung3"]
-    assert "(" not in rows["tiny"].split("|")[3]
+    tiny, rung1 = (rows[size].split(" | ") for size in ("tiny", "rung1"))
+    pace = next(one for one in costs if (one["size"], one["instructions"]) == ("tiny", "avx2"))["flops_per_second"][1]
+    flops = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS
+    # Two arms: three rates, four of which one is among these with three seeds, and five seeds.
+    assert tiny[2:4] == [f"{flops / pace:.0f} s", f"{19 * flops / pace / 60:.0f} min"]
+    fitted = next(one["fitted"] for one in noise if (one["size"], one["metric"]) == ("rung1", "eval/loss"))
+    assert rung1[-1] == f"{fitted['difference']:.3f} ({fitted['sweeps']}) |"
     # Nothing of this size was trained on a CPU.
     assert rows["rung3"].split("|")[3].strip().startswith("(")

@@ -158,13 +158,21 @@ def test_a_dry_run_says_how_long_training_takes(zoo, folder, monkeypatch):
     }
     monkeypatch.setattr(known_costs, "recorded_costs", lambda: (entry,))
     monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
-    _, out, _ = zoo("norms.py", "--dry-run")
-    (line,) = [line for line in out.splitlines() if "at the pace of" in line]
-    assert line.startswith("on two cores of a CPU 8 runs train for ")
-    assert line.endswith("at the pace of 3 archived sweeps of the size tiny with AVX2 (quartiles)")
-    # Runs that have ended cost nothing more.
+    rates = ("--tune", "optimizer.learning_rate=1e-3,1e-2,1e-1")
+
+    def runs(*flags):
+        lines = [line for line in zoo("norms.py", "--dry-run", *flags)[1].splitlines() if "at the pace of" in line]
+        return [line.split(" takes ")[0] for line in lines]
+
+    assert runs() == ["training of 8 runs"]
+    # In each of four arms: three rates with one seed, four with three, one of which is there.
+    tuned = 4 * (3 + 4 * 3 - 1)
+    assert runs(*rates, "--output", "tuned") == [f"training of {8 + tuned} runs, the fewest with tuning,"]
     assert zoo("norms.py")[0] == 0
-    assert "at the pace of" not in zoo("norms.py", "--dry-run")[1]
+    # Runs that have ended cost nothing more, nor do those of a tuning.
+    assert runs() == []
+    assert zoo("norms.py", *rates, "--output", "tuned", "--seeds", "1")[0] == 0
+    assert runs(*rates, "--output", "tuned") == ["training of 4 runs"]
 
 
 def test_a_folder_with_other_runs_is_refused(zoo, folder):

@@ -27,17 +27,22 @@ def test_the_nearest_size_of_the_same_processors_counts():
 
 
 def test_time_is_that_of_two_cores_at_the_quartiles():
-    # 10 runs of 4.8e10 FLOPs: 240 seconds of one core at the first quartile.
+    # 10 runs of 4.8e10 FLOPs: 240 seconds of two cores at the first quartile.
     (line,) = time_lines(10, 1e5, 48e10, tuning=False)
-    assert line.startswith("on two cores of a CPU 10 runs train for 1 to 4 minutes, at the pace of 3 archived sweeps")
-    assert "the size tiny with AVX2" in line
-    # One run has one core, and long sweeps take hours.
+    assert line == (
+        "training of 10 runs takes 1 to 4 minutes on two cores of a CPU, without evaluation and compilation, at the "
+        "pace of 3 archived sweeps of the size tiny with AVX2 (quartiles)"
+    )
+    # One run has one core, and long sweeps take hours; of three, one core has two.
     (line,) = time_lines(1, 1e5, 48e12, tuning=True)
-    assert line.startswith("on two cores of a CPU 1 run, the fewest with tuning, train for 3 to 13 hours")
+    assert line.startswith("training of 1 run, the fewest with tuning, takes 3 to 13 hours")
+    (line,) = time_lines(3, 1e5, 3e10, tuning=False)
+    assert line.startswith("training of 3 runs takes 5 to 20 seconds")
 
 
 def test_nothing_is_said_of_models_far_larger_or_other_processors(monkeypatch):
-    assert list(time_lines(10, 1e9, 1e20, tuning=False)) == []
+    assert list(time_lines(10, 1e7, 1e20, tuning=False)) != []
+    assert list(time_lines(10, 1.1e7, 1e20, tuning=False)) == []
     assert list(time_lines(0, 1e5, 0.0, tuning=False)) == []
     monkeypatch.setattr(known_costs, "vector_instructions", list)
     assert list(time_lines(10, 1e5, 1e12, tuning=False)) == []

@@ -45,7 +45,7 @@ from zoo.lab.planning.power import conjunction_lines, fitted_line, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
     cost_lines,
-    fewest_tuning_runs,
+    fewest_runs,
     planned_trials,
     tuning_experiment,
     tuning_folder,
@@ -334,14 +334,24 @@ class SweepWorkflow:
         counted with the sweep that it belongs to.
         """
         experiment = plan.experiment
-        if experiment.seeds_of_arms:
+        if experiment.seeds_of_arms or self._options.slurm:
             return
-        tuning = 0 if experiment.tuned_values else fewest_tuning_runs(experiment)
+        tuning = sum(self._fewest_left(experiment, tune) for tune in experiment.tunings)
         costs = [training_flops(run, run.arm.steps) for run in plan.runs]
         flops = sum(training_flops(run, run.arm.steps) for run in pending) + tuning * sum(costs) / len(costs)
         parameters = sum(arm.parameters["total"] for arm in plan.arms) / len(plan.arms)
         for line in time_lines(len(pending) + tuning, parameters, flops, bool(tuning)):
             self._say(line)
+
+    def _fewest_left(self, experiment: Experiment, tune: Tune) -> int:
+        """Returns how many runs of a tuning are left at least."""
+        if experiment.tuned_at or any(tune.field in values for values in experiment.tuned_values.values()):
+            return 0
+        folder, done = self._options.folder / tuning_folder(experiment, tune), 0
+        if not self._fresh and (folder / "experiment.json").exists():
+            losses = tuning_losses(experiment, tune, load_sweep(folder), unfinished=True)
+            done = sum(len(by_seed) for by_value in losses.values() for by_seed in by_value.values())
+        return max(0, fewest_runs(experiment, tune) - done)
 
     def _finish(self, plan: Plan, folder: Path, ended: Mapping[str, FolderState], stopped: bool) -> int:
         """Shows which runs failed and reports on the sweep; returns the exit code.

@@ -1,8 +1,8 @@
 """The pace of the archived sweeps on cores of a CPU, known before a sweep begins.
 
 `size_costs.json` is written by `python -m publication results`, with a line for each size of
-`zoo.lab.sizes` and each instruction set. FLOPs are 6 times parameters times tokens (Kaplan et al.
-2020, section 2.1).
+`zoo.lab.sizes` and each instruction set. FLOPs are those of training (`zoo.models.cost`). How busy the
+other cores of a machine were is not known, and part of the spread.
 """
 
 import json
@@ -18,8 +18,8 @@ from zoo.training.records.processor import vector_instructions
 COST_RECORD = "size_costs.json"
 CORES = 2
 INSTRUCTIONS = {"avx2": "AVX2", "avx512f": "AVX-512"}
-# Times the parameters of the largest recorded models, beyond which nobody trains on two cores.
-_FAR = 50
+# Times the parameters of the largest recorded models, beyond which nothing is said.
+_FAR = 10
 
 
 @lru_cache
@@ -74,13 +74,17 @@ def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iter
     instructions = next((name for name in vector_instructions() if name in INSTRUCTIONS), "")
     if not runs or not flops or not parameters or not (pace := pace_of(parameters, instructions)):
         return
-    if parameters > _FAR * max(entry["parameters"] for entry in recorded_costs()):
+    if parameters > _FAR * max(one["parameters"] for one in recorded_costs() if one["instructions"] == instructions):
         return
-    low, high = (flops / rate / min(CORES, runs) / 60 for rate in (pace.fast, pace.slow))
-    unit, per = ("hours", 60) if low > 120 else ("minutes", 1)
-    fewest = ", the fewest with tuning," if tuning else ""
-    sweeps = count(pace.entry["sweeps"], "archived sweep")
+    rounds = math.ceil(runs / CORES)
+    low, high = (flops / runs * rounds / rate for rate in (pace.fast, pace.slow))
+    unit, seconds = next(((unit, length) for unit, length in _UNITS if high >= 2 * length), _UNITS[-1])
+    what = f"{count(runs, 'run')}, the fewest with tuning," if tuning else count(runs, "run")
     yield (
-        f"on two cores of a CPU {count(runs, 'run')}{fewest} train for {low / per:.0f} to {high / per:.0f} {unit}, at "
-        f"the pace of {sweeps} of the size {pace.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
+        f"training of {what} takes {low / seconds:.0f} to {high / seconds:.0f} {unit} on two cores of a CPU, without "
+        f"evaluation and compilation, at the pace of {count(pace.entry['sweeps'], 'archived sweep')} of the size "
+        f"{pace.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
     )
+
+
+_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))

@@ -72,7 +72,7 @@ class Plan:
         fits any and its noise is that of the record.
         """
         experiment = self.experiment
-        if experiment.noise or not self.arms or not experiment.tunings:
+        if experiment.noise or experiment.tuned_at or not self.arms or not experiment.tunings:
             return None
         trained = trained_on(arm.config for arm in self.arms)
         return found_with_fit(experiment.size, trained, experiment.metric, self.arms[0].tokens)

@@ -122,16 +122,17 @@ def cost_lines(experiment: Experiment) -> Iterator[str]:
         yield (
             f"tuning {tune.field}: in each of {arms} arms {len(tune.values)} values with one seed, then "
             f"{MIN_VALUES} values a factor of {FACTOR} apart with {len(tune.seeds)} seeds: "
-            f"{_fewest_runs(experiment, tune)} runs, and more where the minimum lies outside"
+            f"{fewest_runs(experiment, tune)} runs, and more where the minimum lies outside"
         )
 
 
 def fewest_tuning_runs(experiment: Experiment) -> int:
     """Returns how many runs all tuning takes at least."""
-    return sum(_fewest_runs(experiment, tune) for tune in experiment.tunings)
+    return sum(fewest_runs(experiment, tune) for tune in experiment.tunings)
 
 
-def _fewest_runs(experiment: Experiment, tune: Tune) -> int:
+def fewest_runs(experiment: Experiment, tune: Tune) -> int:
+    """Returns how many runs the tuning of one number takes at least."""
     # One of the finer values was tried with one seed.
     return len(arm_names(experiment)) * (len(tune.values) + MIN_VALUES * len(tune.seeds) - 1)
 
