@@ -346,6 +346,12 @@ def test_the_record_of_tuning_has_the_scores_and_the_fitted_curves():
     assert tuning_record({}, None) is None
     curves = tuning | {"curves": {"kind=a": {"minimum": 0.008}}}
     assert tuning_record(curves, grid)["curves"] == curves["curves"]
+    # A second number has its scores beside its own entry.
+    entry = {"field": "optimizer.weight_decay", "chosen": {"kind=a": 0.1}}
+    other = TuningGrid(entry["field"], "eval/loss", [1000], {"kind=a": [GridPoint(0.1, {1000: 2.0})]}, entry["chosen"])
+    two = tuning | {"further": [entry]}
+    assert tuning_record(two, grid, [other])["further"] == [entry | {"scores": {"kind=a": {"0.1": {"1000": 2.0}}}}]
+    assert tuning_record(two, grid)["further"] == [entry]
     found = [tuning_method(one) for one in ({}, tuning, curves, curves | {"tuned_at": "small"})]
     assert found == ["none", "grid", "fitted", "at another size"]
 

@@ -14,6 +14,7 @@ from zoo.lab.formatting import count, difference_columns, number, plus_minus_col
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
+from zoo.lab.results.tuning_grid import tuning_entries
 from zoo.lab.results.tuning_misfit import record_misfits
 from zoo.lab.statistics.sequential import POWER
 
@@ -126,8 +127,21 @@ def _earlier_verdicts(result: Mapping[str, Any]) -> list[str]:
 
 def _conditions(result: Mapping[str, Any]) -> list[str]:
     """Says how the arms were tuned, and whether the code is in a commit."""
-    tuning, method = result.get("tuning") or {}, tuned_by(result)
-    settings = {
+    entries, method = tuning_entries(result.get("tuning") or {}) or [{}], tuned_by(result)
+    settings = "; then ".join(_settings(entry, method) for entry in entries)
+    lines = [f"Settings: {settings}.", ""]
+    if found := uncommitted(result.get("commits") or ()):
+        lines += [
+            f"**Uncommitted code.** Runs were trained by code with changes that are in no commit ({', '.join(found)}), "
+            "so that nobody can see what ran.",
+            "",
+        ]
+    return lines
+
+
+def _settings(tuning: Mapping[str, Any], method: str) -> str:
+    """Says how one number was tuned."""
+    return {
         NONE: "no setting was tuned",
         GRID: "{field} is the best of a grid of {values} values by {seeds} of each, in each arm",
         ELSEWHERE: "{field} was tuned at another size ({tuned_at}) and not at this one",
@@ -140,14 +154,6 @@ def _conditions(result: Mapping[str, Any]) -> list[str]:
         seeds=count(len(tuning.get("seeds") or ()), "run"),
         tuned_at=tuning.get("tuned_at"),
     )
-    lines = [f"Settings: {settings}.", ""]
-    if found := uncommitted(result.get("commits") or ()):
-        lines += [
-            f"**Uncommitted code.** Runs were trained by code with changes that are in no commit ({', '.join(found)}), "
-            "so that nobody can see what ran.",
-            "",
-        ]
-    return lines
 
 
 def tuned_by(result: Mapping[str, Any]) -> str:
@@ -225,8 +231,8 @@ def _baseline_differences(folder: Path) -> list[str]:
 
 
 def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
-    """Returns the table of arms and floors: parameters, tokens, tuned value, mean and deviation."""
-    tuned = (result.get("tuning") or {}).get("field")
+    """Returns the table of arms and floors: parameters, tokens, tuned values, mean and deviation."""
+    tuned = [entry["field"] for entry in tuning_entries(result.get("tuning") or {})]
     measured = list(dict.fromkeys(metric for arm in result["arms"] for metric in arm.get("measured", {})))
     runs = read_table(folder / "runs.csv")
     sparse = any("active_parameters" in arm for arm in result["arms"])
@@ -235,7 +241,7 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
         "parameters",
         *(["active"] if sparse else []),
         "tokens / parameter",
-        *([tuned] if tuned else []),
+        *tuned,
         f"{result['metric']}{result['unit'].replace(' ', ', ', 1)}",
         *(metric for metric in measured if metric != result["metric"]),
     ]
@@ -250,14 +256,14 @@ def _arms(folder: Path, result: Mapping[str, Any]) -> list[str]:
             f"{arm['parameters']:,}" if isinstance(arm["parameters"], int) else "",
             *([f"{arm.get('active_parameters', arm['parameters']):,}"] if sparse else []),
             "" if ratio is None else f"{ratio:.2g}",
-            *([f"{arm['overrides'].get(tuned):g}"] if tuned else []),
+            *(f"{arm['overrides'].get(field):g}" for field in tuned),
             *spreads,
         ]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     for floor in result.get("floors", ()):
         metrics = [result["metric"], *others]
         scores = [number(floor["scores"].get(name)) for name in metrics]
-        cells = [f"floor: {floor['name']}", "", "", *([""] * (sparse + bool(tuned))), *scores]
+        cells = [f"floor: {floor['name']}", "", "", *([""] * (sparse + len(tuned))), *scores]
         lines.append(f"| {' | '.join(map(as_cell, cells))} |")
     return [*lines, "", *_partial_floors(result)]
 

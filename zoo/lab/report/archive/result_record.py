@@ -7,7 +7,7 @@ the losses that counts of n-grams reach. Records without that name are older (`E
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_text
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.tuning_grid import TuningGrid
+from zoo.lab.results.tuning_grid import TuningGrid, tuning_entries
 from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import spread
 
@@ -39,13 +39,16 @@ ABSOLUTE = re.compile(r"(?:^|(?<=[=,])|(?<=:)(?!//))/[^=,:]*")
 _DIRTY = "-dirty"
 
 
-def result_record(sweep: SweepResults, verdict: Verdict, grid: TuningGrid | None) -> dict[str, Any]:
+def result_record(
+    sweep: SweepResults, verdict: Verdict, grid: TuningGrid | None, further: Sequence[TuningGrid | None] = ()
+) -> dict[str, Any]:
     """Returns result.json of a finished sweep, without its tables and pictures.
 
     Args:
         sweep: with all runs ended.
         verdict: of `judge`.
         grid: the results of tuning, if something was tuned.
+        further: those of further numbers.
     """
     first = next((run for run in sweep.runs if run.meta), None)
     meta = first.meta if first else {}
@@ -67,7 +70,7 @@ def result_record(sweep: SweepResults, verdict: Verdict, grid: TuningGrid | None
         "looks": {str(seeds): level for seeds, level in sweep.looks.items()},
         "noise": {metric: asdict(noise) for metric, noise in sweep.noise.items()},
         "tuned": tuning_method(sweep.tuning),
-        "tuning": tuning_record(sweep.tuning, grid),
+        "tuning": tuning_record(sweep.tuning, grid, further),
         "command": [strip_paths(word) for word in sweep.command],
         "device": meta.get("device"),
         "processor": meta.get("processor"),
@@ -142,17 +145,27 @@ def tuning_method(tuning: Mapping[str, Any]) -> str:
     return FITTED if tuning.get("curves") else GRID
 
 
-def tuning_record(tuning: Mapping[str, Any], grid: TuningGrid | None) -> dict[str, Any] | None:
+def tuning_record(
+    tuning: Mapping[str, Any], grid: TuningGrid | None, further: Sequence[TuningGrid | None] = ()
+) -> dict[str, Any] | None:
     """Returns the entry "tuning": that of experiment.json, with the fitted curves that it has, and
-    under "scores" what all tuning runs gave, {arm: {value: {seed: score}}}. None without tuning.
+    under "scores" what all tuning runs gave, {arm: {value: {seed: score}}}; those of further numbers
+    under "further". None without tuning.
     """
     if not grid:
         return dict(tuning) or None
-    scores = {
+    others = [
+        {**entry, "scores": _scores(other)} if other else entry
+        for entry, other in zip(tuning_entries(tuning)[1:], further, strict=False)
+    ]
+    return {**tuning, **({"further": others} if others else {}), "scores": _scores(grid)}
+
+
+def _scores(grid: TuningGrid) -> dict[str, Any]:
+    return {
         arm: {f"{point.value:g}": {str(seed): score for seed, score in point.scores.items()} for point in points}
         for arm, points in grid.arms.items()
     }
-    return {**tuning, "scores": scores}
 
 
 def commits_of(runs: Iterable[RunRecord]) -> list[str]:

@@ -142,7 +142,12 @@ def effort_lines(folders: Iterable[Path]) -> list[str]:
     """
     folders = list(folders)
     finals = [run for folder in folders for run in _final_runs(folder)]
-    tried = [_outcome(folder, row) for folder in folders for row in read_table(folder / "tuning.csv")]
+    tried = [
+        _outcome(folder, row)
+        for folder in folders
+        for table in sorted(folder.glob("tuning*.csv"))
+        for row in read_table(table)
+    ]
     if not finals:
         return []
     rows = [row for row, _ in different_runs(finals)]

@@ -9,7 +9,8 @@ A sweep becomes a folder of its name with
     contrasts.csv  a line per contrast: the difference, its interval, the rule, the outcome and why
     differences.csv  a line per arm but the first: its difference from that, paired by seed, and its
                    worth in tokens
-    tuning.csv     a line per tuned value and seed, if something was tuned
+    tuning.csv     a line per tuned value and seed, if something was tuned; of a second number in
+                   tuning-NAME.csv
     *.png          the report's plots; by_*.png are drawn from the tables (`level_plot`)
 
 `zoo.lab.report.archive.results_index` makes one page of all such folders.
@@ -42,7 +43,7 @@ from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid
+from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid, tuning_entries
 from zoo.lab.results.verdict import Verdict, judge
 
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
@@ -97,7 +98,8 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
             lost; or the folder cannot be written.
     """
     _check_runs(sweep, allow_dirty)
-    folder, grid = output / sweep.name, load_tuning_grid(sweep.folder, sweep.tuning)
+    folder = output / sweep.name
+    grid, *further = [load_tuning_grid(sweep.folder, entry) for entry in tuning_entries(sweep.tuning) or [{}]]
     if not grid and (folder / "tuning.csv").exists():
         raise ConfigError(
             f"{folder / 'tuning.csv'} would be lost, because {sweep.folder} has no tuning runs; remove that file "
@@ -116,17 +118,24 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
             write_atomic(folder / "differences.csv", csv_text(_differences(sweep)))
         if grid:
             write_atomic(folder / "tuning.csv", csv_text(_tuning_rows(grid)))
+        for other in filter(None, further):
+            write_atomic(folder / f"tuning-{other.field.rpartition('.')[2]}.csv", csv_text(_tuning_rows(other)))
         pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
         for path in folder.glob("*.svg"):
             path.unlink()
-        tables = sorted((path.name for path in folder.glob("*.csv")), key=TABLES.index)
-        record = result_record(sweep, verdict, grid) | {"tables": tables, "pictures": pictures}
+        tables = sorted((path.name for path in folder.glob("*.csv")), key=_place)
+        record = result_record(sweep, verdict, grid, further) | {"tables": tables, "pictures": pictures}
         if earlier := earlier_verdicts(before, outcomes, record) if before else []:
             record["verdicts_before"] = earlier
         write_json(folder / "result.json", finite_numbers(in_order(record)))
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
+
+
+def _place(table: str) -> tuple[int, str]:
+    """Returns the place of a table among those of an archive."""
+    return (TABLES.index(table), "") if table in TABLES else (len(TABLES), table)
 
 
 def _replaced(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
