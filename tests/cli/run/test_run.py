@@ -1,6 +1,7 @@
 """`zoo run` from its flags to its exit code, with a stand-in for training."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -158,21 +159,28 @@ def test_a_dry_run_says_how_long_training_takes(zoo, folder, monkeypatch):
     }
     monkeypatch.setattr(known_costs, "recorded_costs", lambda: (entry,))
     monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
-    rates = ("--tune", "optimizer.learning_rate=1e-3,1e-2,1e-1")
 
     def runs(*flags):
-        lines = [line for line in zoo("norms.py", "--dry-run", *flags)[1].splitlines() if "at the pace of" in line]
+        lines = [line for line in zoo(*flags, "--dry-run")[1].splitlines() if "at the pace of" in line]
         return [line.split(" takes ")[0] for line in lines]
 
-    assert runs() == ["training of 8 runs"]
-    # In each of four arms: three rates with one seed, four with three, one of which is there.
-    tuned = 4 * (3 + 4 * 3 - 1)
-    assert runs(*rates, "--output", "tuned") == [f"training of {8 + tuned} runs, the fewest with tuning,"]
-    assert zoo("norms.py")[0] == 0
+    assert runs("norms.py") == ["training of 8 runs"]
+    tuned = ("--config=small.py", "--seeds", "2", "--tune", "optimizer.learning_rate=1e-3,1e-2,1e-1")
+    # Three rates with one seed, and four with three, one of which is there.
+    assert runs(*tuned) == [f"training of {2 + 3 + 4 * 3 - 1} runs, the fewest with tuning,"]
+    assert zoo(*tuned)[0] == 0
     # Runs that have ended cost nothing more, nor do those of a tuning.
-    assert runs() == []
-    assert zoo("norms.py", *rates, "--output", "tuned", "--seeds", "1")[0] == 0
-    assert runs(*rates, "--output", "tuned") == ["training of 4 runs"]
+    assert runs(*tuned) == []
+    assert runs(*tuned, "--seeds", "4") == ["training of 2 runs"]
+    # The tuning was stopped before it came to other seeds, and no seed of the result had begun.
+    for seed in (0, 1):
+        shutil.rmtree(next((folder / "runs/small").glob(f"small*seed{seed}")))
+    trials = list((folder / "runs/small/tuning").glob("*seed*"))
+    done = [trial for trial in trials if trial.name.endswith("seed1000")]
+    for trial in set(trials) - set(done):
+        shutil.rmtree(trial)
+    assert 3 <= len(done) < 3 + 4 * 3 - 1
+    assert runs(*tuned) == [f"training of {2 + 3 + 4 * 3 - 1 - len(done)} runs, the fewest with tuning,"]
 
 
 def test_a_folder_with_other_runs_is_refused(zoo, folder):
