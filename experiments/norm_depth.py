@@ -16,9 +16,9 @@ and the rate is constant after a warm-up of a fifth of the steps.
 | small | 6, 24 | 256 | Xavier, uniform | 256, 32, 2,000 |
 | rung1 | 12, 24 | 64 | normal, standard deviation 0.02 | 128, 32, 1,250 |
 
-At `rung1` initial values have the standard deviation of GPT-2, without its smaller ones of the last
-matrix of each sublayer. In layers this narrow Xavier's are 4 to 6 times as large, so that a stack
-which fails with them may train with these. Its 24 layers have 4 tokens for each parameter.
+At `rung1` initial values have GPT-2's standard deviation, without its factor of 1 / sqrt(2 L) for
+residual projections. In layers this narrow Xavier's are 4 to 6 times as large, so that a stack which
+fails with them may train with these. Its 24 layers have 4 tokens for each parameter.
 
 Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
 archived result that is the largest one for two arms with pre-norm):

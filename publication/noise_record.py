@@ -65,9 +65,10 @@ def _found_with_fit(results: Path) -> dict[tuple, list[float]]:
     """
     found: dict[tuple, list[float]] = {}
     for path in sorted(results.glob("*/result.json")):
-        result, runs = read_json(path), read_table(path.with_name("runs.csv"))
+        result = read_json(path)
         if tuned_by(result) != FITTED or len(result["seeds"]) != FITTED_SEEDS:
             continue
+        runs = read_table(path.with_name("runs.csv"))
         differences: dict[str, list[float]] = {}
         for row in read_contrasts(path.parent):
             difference = detectable_difference(row, runs, result)

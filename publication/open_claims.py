@@ -66,8 +66,8 @@ def open_claims(folder: Path, listed: ListedClaims, results: Mapping[str, Sequen
 def other_open_claims(
     folder: Path, listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]
 ) -> list[OpenClaim]:
-    """Returns the claims of the other experiment files that these have not decided at any size, in
-    order.
+    """Returns the open claims of experiments that have no rung or fit no setting, in order: those that
+    the experiment has decided at no size.
 
     Args:
         folder, listed, results: as in `open_claims`.
@@ -94,7 +94,7 @@ def _load(file: Path, sizes: Sequence[str]) -> Iterator[tuple[str, Experiment]]:
 
 
 def _claims(experiment: Experiment, listed: ListedClaims) -> Iterator[str]:
-    """Yields the claims of an experiment that are no check of the method."""
+    """Yields the claims of an experiment, without those that check the method."""
     directions = {claim["id"]: claim.get("direction") for claim in listed.claims}
     for claim in claim_ids(experiment.claim.id) if experiment.claim else ():
         if directions.get(claim) != CHECK:

@@ -9,7 +9,7 @@ from publication.changed_verdicts import wrapped
 from publication.claims_table import ListedClaims
 from publication.open_claims import SEEDS, OpenClaim, open_claims, other_open_claims
 from publication.sizes import ClaimResult
-from publication.sweep_costs import GpuPace, gpu_pace
+from publication.sweep_costs import GpuThroughput, gpu_throughput
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.experiment_page import as_cell, described_size
@@ -48,39 +48,39 @@ def write_open_claims(
     found, others = open_claims(folder, listed, results), other_open_claims(folder, listed, results)
     if not found and not others:
         return None
-    pace = gpu_pace(archived, output)
-    lines = [*_HEAD, wrapped(_costs(pace)), "", *_table(found, pace, " --population")]
+    throughput = gpu_throughput(archived, output)
+    lines = [*_HEAD, wrapped(_costs(throughput)), "", *_table(found, throughput, " --population")]
     if others:
-        lines += ["", "## Without a rung or without a fit", "", wrapped(_OTHERS), "", *_table(others, pace)]
+        lines += ["", "## Without a rung or without a fit", "", wrapped(_OTHERS), "", *_table(others, throughput)]
     write_atomic(output / PAGE, "\n".join([*lines, ""]))
     return output / PAGE
 
 
-def _costs(pace: GpuPace) -> str:
+def _costs(throughput: GpuThroughput) -> str:
     """Says what the numbers of runs, FLOPs and minutes are."""
     text = (
         f"Runs are the fewest with {SEEDS} seeds of each arm: a tuning whose minimum lies outside its values takes "
         "more. PFLOP are 10^15 FLOPs of their training. Where a claim stays undecided at one size, the next one is "
         "named."
     )
-    if not pace.device:
+    if not throughput.device:
         return text
     parts = [
         f"{statistics.median(found) / 1e6:.1f} million tokens per second at {size} (from {min(found) / 1e6:.1f} to "
-        f"{max(found) / 1e6:.1f}, {count(len(found), 'arm')}), {pace.flops[size] / 1e12:.0f} TFLOP with the shared "
-        "decoder"
-        for size, found in pace.tokens.items()
+        f"{max(found) / 1e6:.1f}, {count(len(found), 'arm')}), {throughput.flops[size] / 1e12:.0f} TFLOP per second "
+        "with the shared decoder"
+        for size, found in throughput.tokens.items()
     ]
     return (
-        f"{text} Minutes are those of training alone on {pace.device}, at the median speed of what the archive has "
-        f"from there: populations of {SEEDS} runs, which shared the device with other sweeps, read "
-        f"{'; and '.join(parts)}. Other sizes are taken to train at the rate of {pace.largest}; none of them has been "
-        "timed."
+        f"{text} Minutes are those of training alone on {throughput.device}, at the median speed of what the archive "
+        f"has from there: populations of {SEEDS} runs, which shared the device with other sweeps, read "
+        f"{'; and '.join(parts)}. Other sizes are taken to train at the rate of {throughput.largest}; none of them has "
+        "been timed."
     )
 
 
-def _table(claims: Sequence[OpenClaim], pace: GpuPace, options: str = "") -> Iterator[str]:
-    columns = ("claim", "so far", "command", "runs", "PFLOP", *(["minutes"] if pace.device else []))
+def _table(claims: Sequence[OpenClaim], throughput: GpuThroughput, options: str = "") -> Iterator[str]:
+    columns = ("claim", "so far", "command", "runs", "PFLOP", *(["minutes"] if throughput.device else []))
     yield from (f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}")
     for one in claims:
         cells = (
@@ -91,6 +91,6 @@ def _table(claims: Sequence[OpenClaim], pace: GpuPace, options: str = "") -> Ite
             f"`zoo run {one.file}:{one.size} --seeds {SEEDS}{options}`",
             f"{one.cost.runs}",
             f"{one.cost.flops / 1e15:,.1f}",
-            *([f"{pace.minutes(one.cost, one.size):,.1f}"] if pace.device else []),
+            *([f"{throughput.minutes(one.cost, one.size):,.1f}"] if throughput.device else []),
         )
         yield f"| {' | '.join(map(as_cell, cells))} |"

@@ -13,7 +13,7 @@ import numpy as np
 from zoo.config import resolve
 from zoo.files import read_json, write_atomic
 from zoo.lab.planning.arm_resolution import count_cost
-from zoo.lab.planning.known_costs import CORES, COST_RECORD, INSTRUCTIONS, pace_of, recorded_costs
+from zoo.lab.planning.known_costs import CORES, COST_RECORD, INSTRUCTIONS, recorded_costs, throughput_of
 from zoo.lab.planning.known_noise import FITTED_SEEDS, recorded_noise
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.sizes import LADDER, RUNGS, decoder, rates
@@ -35,22 +35,24 @@ def write(output: Path) -> Path:
     Args:
         output: the folder of the archived sweeps.
     """
-    paces: dict[tuple[str, str], list[float]] = {}
+    throughputs: dict[tuple[str, str], list[float]] = {}
     for path in sorted(output.glob("*/result.json")):
         result = read_json(path)
-        if result["size"] in SHOWN and (pace := _pace_of_a_core(path.parent, result)):
+        if result["size"] in SHOWN and (throughput := _core_throughput(path.parent, result)):
             for instructions in INSTRUCTIONS:
                 if (result.get("processor") or "").endswith(instructions):
-                    paces.setdefault((result["size"], instructions), []).append(pace)
+                    throughputs.setdefault((result["size"], instructions), []).append(throughput)
     entries = [
         {
             "size": size,
             "instructions": instructions,
             "parameters": _run_of(size).parameters,
             "sweeps": len(found),
-            "flops_per_second": [float(f"{pace:.3g}") for pace in np.quantile(found, [0.25, 0.5, 0.75])],
+            "flops_per_second": [float(f"{throughput:.3g}") for throughput in np.quantile(found, [0.25, 0.5, 0.75])],
         }
-        for (size, instructions), found in sorted(paces.items(), key=lambda item: (SHOWN.index(item[0][0]), item[0][1]))
+        for (size, instructions), found in sorted(
+            throughputs.items(), key=lambda item: (SHOWN.index(item[0][0]), item[0][1])
+        )
     ]
     lines = ",\n ".join(json.dumps(entry) for entry in entries)
     write_atomic(PATH, f"[{lines}]\n")
@@ -58,7 +60,7 @@ def write(output: Path) -> Path:
     return PATH
 
 
-def _pace_of_a_core(folder: Path, result: Mapping[str, Any]) -> float | None:
+def _core_throughput(folder: Path, result: Mapping[str, Any]) -> float | None:
     """Returns the FLOPs per second of a sweep on the text and with the tokens of its size, if each of
     its runs had one thread; of the arms that are as large as the decoder of the size.
     """
@@ -114,16 +116,16 @@ def table() -> str:
     columns = ["size", "parameters, tokens"]
     for name in INSTRUCTIONS.values():
         columns += [f"a run on a core, {name}", f"{runs} runs on {CORES} cores, {name}"]
-    columns += ["found at given rates", "found with fitted settings"]
+    columns += ["found, noise of seeds", "found, fitted settings"]
     lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for size in SHOWN:
         run = _run_of(size)
         cells = [f"`{size}`", f"{run.parameters / 1e6:.2g} M, {run.tokens / 1e6:.{1 if run.tokens < 1e6 else 0}f} M"]
         for instructions in INSTRUCTIONS:
-            pace = pace_of(run.parameters, instructions)
+            throughput = throughput_of(run.parameters, instructions)
             for share in (1, runs / CORES):
-                text = _time(share * run.flops / pace.median) if pace else ""
-                cells.append(text if pace is None or pace.entry["size"] == size else f"({text})")
+                text = _time(share * run.flops / throughput.median) if throughput else ""
+                cells.append(text if throughput is None or throughput.entry["size"] == size else f"({text})")
         lines.append(f"| {' | '.join([*cells, *_found(size)])} |")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""What a sweep that has not been run would take, and how fast a GPU trained the archived ones."""
+"""The cost of planned sweeps, in runs and FLOPs, and the throughput of a GPU in archived ones."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def sweep_cost(experiment: Experiment, seeds: int) -> SweepCost:
     )
 
 
-class GpuPace(NamedTuple):
+class GpuThroughput(NamedTuple):
     """The speed at which a device trained the archived populations at the rungs.
 
     Attributes:
@@ -69,8 +69,8 @@ class GpuPace(NamedTuple):
         return max(self.flops, key=RUNGS.index)
 
 
-def gpu_pace(archived: Sequence[Mapping[str, Any]], output: Path) -> GpuPace:
-    """Returns the pace on the device with the most arms.
+def gpu_throughput(archived: Sequence[Mapping[str, Any]], output: Path) -> GpuThroughput:
+    """Returns the throughput on the device with the most arms.
 
     Args:
         archived: the result.json of all archived experiments.
@@ -88,7 +88,7 @@ def gpu_pace(archived: Sequence[Mapping[str, Any]], output: Path) -> GpuPace:
             )
     device = max(speeds, key=lambda name: sum(map(len, speeds[name].values())), default="")
     tokens = dict(sorted(speeds.get(device, {}).items()))
-    return GpuPace(
+    return GpuThroughput(
         device,
         tokens,
         {

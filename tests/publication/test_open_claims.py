@@ -28,7 +28,6 @@ def get_experiment(size="tiny"):
 
 WITHOUT_RUNGS = """
 from zoo import config
-from zoo.lab.sizes import decoder
 from zoo.lab.experiment import Claim, Contrast, Experiment, Prerequisite, Side, choose_size, levels
 
 SIZES = {{"tiny": {{"training.steps": 10}}, "full": {{"training.steps": 100}}}}

@@ -56,9 +56,9 @@ def test_sweeps_of_which_each_run_had_a_core_tell_the_pace(archive, tmp_path):
     archive("budget", tokens=2 * TOKENS)
     archive("text", sources=["synthetic:recall"])
     (entry,) = read_json(size_costs.write(tmp_path))
-    pace = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS / SECONDS
+    throughput = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS / SECONDS
     assert (entry["size"], entry["instructions"], entry["sweeps"]) == ("tiny", "avx2", 2)
-    assert entry["flops_per_second"] == pytest.approx([pace] * 3, rel=0.01)
+    assert entry["flops_per_second"] == pytest.approx([throughput] * 3, rel=0.01)
 
 
 def test_the_table_has_what_was_measured_and_what_follows_from_it():
@@ -66,10 +66,12 @@ def test_the_table_has_what_was_measured_and_what_follows_from_it():
     rows = {line.split("`")[1]: line for line in size_costs.table().splitlines() if line.startswith("| `")}
     assert list(rows) == ["micro", "tiny", "medium", "rung1", "rung2", "rung3"]
     tiny, rung1 = (rows[size].split(" | ") for size in ("tiny", "rung1"))
-    pace = next(one for one in costs if (one["size"], one["instructions"]) == ("tiny", "avx2"))["flops_per_second"][1]
+    throughput = next(one for one in costs if (one["size"], one["instructions"]) == ("tiny", "avx2"))[
+        "flops_per_second"
+    ][1]
     flops = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS
     # Two arms: three rates, four of which one is among these with three seeds, and five seeds.
-    assert tiny[2:4] == [f"{flops / pace:.0f} s", f"{19 * flops / pace / 60:.0f} min"]
+    assert tiny[2:4] == [f"{flops / throughput:.0f} s", f"{19 * flops / throughput / 60:.0f} min"]
     fitted = next(one["fitted"] for one in noise if (one["size"], one["metric"]) == ("rung1", "eval/loss"))
     assert rung1[-1] == f"{fitted['difference']:.3f} ({fitted['sweeps']}) |"
     # Nothing of this size was trained on a CPU.

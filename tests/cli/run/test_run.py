@@ -161,7 +161,7 @@ def test_a_dry_run_says_how_long_training_takes(zoo, folder, monkeypatch):
     monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
 
     def runs(*flags):
-        lines = [line for line in zoo(*flags, "--dry-run")[1].splitlines() if "at the pace of" in line]
+        lines = [line for line in zoo(*flags, "--dry-run")[1].splitlines() if "at the throughput of" in line]
         return [line.split(" takes ")[0] for line in lines]
 
     assert runs("norms.py") == ["training of 8 runs"]

@@ -3,12 +3,12 @@
 import pytest
 
 from zoo.lab.planning import known_costs
-from zoo.lab.planning.known_costs import pace_of, time_lines
+from zoo.lab.planning.known_costs import throughput_of, time_lines
 
 ENTRIES = tuple(
-    {"size": size, "instructions": instructions, "parameters": parameters, "sweeps": 3, "flops_per_second": paces}
+    {"size": size, "instructions": instructions, "parameters": parameters, "sweeps": 3, "flops_per_second": throughputs}
     for size, parameters in (("tiny", 1e5), ("medium", 1e6))
-    for instructions, paces in (("avx2", [1e9, 2e9, 4e9]), ("avx512f", [1e10, 2e10, 4e10]))
+    for instructions, throughputs in (("avx2", [1e9, 2e9, 4e9]), ("avx512f", [1e10, 2e10, 4e10]))
 )
 
 
@@ -20,10 +20,10 @@ def record(monkeypatch):
 
 
 def test_the_nearest_size_of_the_same_processors_counts():
-    assert pace_of(2e5, "avx2").entry["size"] == "tiny"
-    assert pace_of(5e5, "avx2").entry["size"] == "medium"
-    assert pace_of(2e5, "avx512f").median == 2e10
-    assert pace_of(2e5, "amx_tile") is None
+    assert throughput_of(2e5, "avx2").entry["size"] == "tiny"
+    assert throughput_of(5e5, "avx2").entry["size"] == "medium"
+    assert throughput_of(2e5, "avx512f").median == 2e10
+    assert throughput_of(2e5, "amx_tile") is None
 
 
 def test_time_is_that_of_two_cores_at_the_quartiles():
@@ -31,7 +31,7 @@ def test_time_is_that_of_two_cores_at_the_quartiles():
     (line,) = time_lines(10, 1e5, 48e10, tuning=False)
     assert line == (
         "training of 10 runs takes 1 to 4 minutes on two cores of a CPU, without evaluation and compilation, at the "
-        "pace of 3 archived sweeps of the size tiny with AVX2 (quartiles)"
+        "throughput of 3 archived sweeps of the size tiny with AVX2 (quartiles)"
     )
     # One run has one core, and long sweeps take hours; of three, one core has two.
     (line,) = time_lines(1, 1e5, 48e12, tuning=True)

@@ -20,6 +20,8 @@ from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
+from zoo.lab.report.archive.experiment_page import experiment_page, read_table
+from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results import tuning_misfit
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
@@ -260,6 +262,18 @@ def test_several_numbers_are_tuned_one_after_another(zoo):
     name = f"{PRE},beta2=0.98-seed1000".replace(",", "+")
     config_of = json.loads((Path("runs/norms/tuning-beta2") / name / "config.json").read_text())
     assert config_of["optimizer"]["learning_rate"] == record["chosen"][PRE]
+    # The archive has the runs of both, and its page both settings.
+    folder = archive_results(load_sweep("runs/norms"), Path("results"), allow_dirty=True)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["tables"][-2:] == ["tuning.csv", "tuning-beta2.csv"]
+    rows = read_table(folder / "tuning-beta2.csv")
+    (scored,) = result["tuning"]["further"]
+    assert len(rows) == sum(len(by_seed) for by_value in scored["scores"].values() for by_seed in by_value.values())
+    assert {row["arm"] for row in rows} == set(scored["scores"])
+    page = experiment_page(folder, result)
+    assert "learning_rate is fitted in each arm" in page
+    assert "; then optimizer.beta2 is" in page
+    assert "| optimizer.learning_rate | optimizer.beta2 |" in page
 
 
 def test_dry_runs_and_bad_flags_write_nothing(zoo):

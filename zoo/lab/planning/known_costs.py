@@ -1,4 +1,4 @@
-"""The pace of the archived sweeps on cores of a CPU, known before a sweep begins.
+"""The throughput of the archived sweeps on cores of a CPU, known before a sweep begins.
 
 `size_costs.json` is written by `python -m publication results`, with a line for each size of
 `zoo.lab.sizes` and each instruction set. FLOPs are those of training (`zoo.models.cost`). How busy the
@@ -30,7 +30,7 @@ def recorded_costs() -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads(resources.files("zoo.lab").joinpath(COST_RECORD).read_text(encoding="utf-8")))
 
 
-class Pace(NamedTuple):
+class Throughput(NamedTuple):
     """The speed at which a core trains a model.
 
     Attributes:
@@ -44,8 +44,8 @@ class Pace(NamedTuple):
     entry: Mapping[str, Any]
 
 
-def pace_of(parameters: float, instructions: str) -> Pace | None:
-    """Returns the pace of the recorded size whose parameters are nearest.
+def throughput_of(parameters: float, instructions: str) -> Throughput | None:
+    """Returns the throughput of the recorded size whose parameters are nearest.
 
     Args:
         parameters: of the model.
@@ -58,7 +58,7 @@ def pace_of(parameters: float, instructions: str) -> Pace | None:
     if not known:
         return None
     entry = min(known, key=lambda one: abs(math.log(one["parameters"] / parameters)))
-    return Pace(*entry["flops_per_second"], entry)
+    return Throughput(*entry["flops_per_second"], entry)
 
 
 def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iterator[str]:
@@ -72,18 +72,19 @@ def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iter
         tuning: whether those of tuning are among them.
     """
     instructions = next((name for name in vector_instructions() if name in INSTRUCTIONS), "")
-    if not runs or not flops or not parameters or not (pace := pace_of(parameters, instructions)):
+    if not runs or not flops or not parameters or not (throughput := throughput_of(parameters, instructions)):
         return
     if parameters > _FAR * max(one["parameters"] for one in recorded_costs() if one["instructions"] == instructions):
         return
     rounds = math.ceil(runs / CORES)
-    low, high = (flops / runs * rounds / rate for rate in (pace.fast, pace.slow))
+    low, high = (flops / runs * rounds / rate for rate in (throughput.fast, throughput.slow))
     unit, seconds = next(((unit, length) for unit, length in _UNITS if high >= 2 * length), _UNITS[-1])
     what = f"{count(runs, 'run')}, the fewest with tuning," if tuning else count(runs, "run")
+    sweeps = count(throughput.entry["sweeps"], "archived sweep")
     yield (
         f"training of {what} takes {low / seconds:.0f} to {high / seconds:.0f} {unit} on two cores of a CPU, without "
-        f"evaluation and compilation, at the pace of {count(pace.entry['sweeps'], 'archived sweep')} of the size "
-        f"{pace.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
+        f"evaluation and compilation, at the throughput of {sweeps} of the size "
+        f"{throughput.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
     )
 
 
