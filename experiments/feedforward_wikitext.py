@@ -24,7 +24,7 @@ COMMIT = "b08601e04326c79dfdd32d625aee71d232d685c3"
 
 
 def get_experiment(size: str = "tiny") -> Experiment:
-    """Five activations at equal parameters, on WikiText-2."""
+    """The arms of `feedforward.py`, on WikiText-2."""
     same = load_experiment(f"feedforward:{size}")
     there = on_corpus(
         same,
