@@ -23,6 +23,7 @@ from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
 from zoo.lab.report.archive.experiment_page import described_size
+from zoo.lab.results.corpora import JudgedText, claims_on_texts
 
 CLAIMS_FILE = "claims.csv"
 MEASURED = "measured"
@@ -196,7 +197,26 @@ def claims_table(
     if parts:
         same = ", ".join(f"{id} (those of {whole.claim})" for id, whole in parts.items())
         remarks.append(f"Listed below and not counted, because another claim has the same runs and rules: {same}.")
+    remarks += [f"On several texts, at one size: {'; '.join(texts)}."] if (texts := on_texts(results)) else []
     return ClaimsTable(f"{len(counted)} claims: {shown}.", [*remarks, _READING], rows, judged)
+
+
+def on_texts(results: Mapping[str, Sequence[ClaimResult]]) -> list[str]:
+    """Returns what was found about claims that an experiment judges on several texts, `V1 holds on
+    stdlib and news (muon)`.
+    """
+    judged = [
+        JudgedText(
+            (one.result.get("corpus") or {}).get("experiment") or one.name,
+            tuple((row["contrast"], row["rule"]) for row in one.contrasts),
+            (one.result.get("corpus") or {}).get("source") or ", ".join(one.result.get("sources", ())),
+            {claim: one.verdict},
+        )
+        for claim, found in results.items()
+        for each in found
+        for one in (each.headline, *each.others)
+    ]
+    return [f"{claim.sentence} ({claim.experiment})" for claim in claims_on_texts(judged)]
 
 
 def _result_row(listed: ListedClaims, claim: Mapping[str, str], found: ClaimResult) -> str:

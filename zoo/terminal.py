@@ -3,8 +3,9 @@
 import contextlib
 import os
 import re
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 # Control characters (C0, DEL, C1), line and paragraph separators, marks that reorder text, and lone
@@ -24,6 +25,18 @@ def escape(text: str) -> str:
 def escape_line(text: str) -> str:
     """Returns text on one line: as `escape`, with line breaks and tabs escaped too."""
     return _UNSAFE.sub(_escaped, text)
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """Returns a command on one line, to be pasted into a shell: a word with line breaks or other
+    unsafe characters as `$'data.document_separator=\\n'`, which bash, zsh and ksh read.
+    """
+    return " ".join(f"$'{_in_ansi_quotes(word)}'" if _UNSAFE.search(word) else shlex.quote(word) for word in words)
+
+
+def _in_ansi_quotes(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped)
 
 
 def _escaped(match: re.Match[str]) -> str:

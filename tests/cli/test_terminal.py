@@ -11,7 +11,7 @@ from rich.text import Text
 
 from zoo.cli.console import EscapedConsole, make_console
 from zoo.errors import ConfigError, reported
-from zoo.terminal import escape, escape_line
+from zoo.terminal import escape, escape_line, shell_line
 
 NASTY = "a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
 ESCAPED = r"a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
@@ -23,6 +23,15 @@ def test_only_control_characters_are_escaped():
     harmless = "grün, 漢字, ⏎, \N{NO-BREAK SPACE}, \U0001f469\u200d\U0001f52c, C:\\dir"
     assert escape(harmless) == harmless
     assert escape(escape(NASTY)) == ESCAPED
+
+
+def test_a_command_is_one_line_that_a_shell_reads_back():
+    words = ["a b", "it's", "x\ny", "back\\slash\n'", "tab\t\x1b", "data.document_separator=\n\n", "plain"]
+    line = shell_line(words)
+    assert line.startswith("'a b' ")
+    assert line.isprintable()
+    read = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True).stdout
+    assert read.split("\0")[:-1] == words
 
 
 @reported

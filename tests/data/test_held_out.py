@@ -152,6 +152,8 @@ def test_arms_with_other_training_texts_are_compared_on_one_held_out_text(make_c
     assert "tokenizer" in differences(one | trained, two | trained)
     records = {"data.held_out": "jsonl:dev.jsonl", "data.column": "story"}
     assert differences(one | records, one | records | {"data.column": "text"}) == {"text"}
+    lines = evaluation_fingerprint(make_config(one | {"data.document_separator": "\n\n"}))
+    assert lines.description.endswith(r"held out; data.document_separator=\n\n")
     base = configs.override(configs.default(), {"data.sequence_length": 8, "data.held_out": files["dev"]})
     factor = {name: {"data.source": files[name]} for name in ("one", "two")}
     assert not [line for line in make_plan(Experiment("texts", "?", base, {"text": factor})).warnings if "text" in line]

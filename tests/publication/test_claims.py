@@ -13,6 +13,7 @@ from publication.claims_table import read_claims
 from publication.results_index import build
 from tests.support.archives import CLAIM_COLUMNS, write_archive
 from zoo.errors import ConfigError
+from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.statistics.sequential import detectable_effect
 
 CLAIMS = [
@@ -266,6 +267,26 @@ def test_the_headline_is_the_largest_size_at_which_a_claim_was_decided(output):
         "[micro](one-micro/README.md) |"
     )
     assert "4 claims: 1 not supported, " in page
+
+
+def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output):
+    write_claims(output, CLAIMS)
+    path = output / "one/result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sources": ["stdlib"]}))
+    source = "text:texts/news.train.txt.gz"
+    there = {"corpus": {"experiment": "one", "source": source}, "sources": [source], "command": ["zoo", "a=\n"]}
+    rows = read_table(output / "one/contrasts.csv")
+    copy_result(output, "one-on-news", rows, verdict="undecided", claims={"A1": "undecided"}, **there)
+    page = build(output).read_text()
+    assert "On several texts, at one size: A1 holds on stdlib; is undecided on news (one)." in page
+    own, other = (line for line in page.splitlines() if line.startswith("| A1"))
+    assert "| **supported** |" in own
+    assert "| **undecided** |" in other
+    assert "| tiny, 4 seeds, untuned, on news |" in other
+    assert "4 claims: 1 undecided, " in page
+    page = (output / "one-on-news/README.md").read_text()
+    assert f"The experiment [one](../one/README.md) on another text: `{source}`." in page
+    assert "To repeat: `zoo $'a=\\n'`" in page
 
 
 def test_without_a_decision_the_headline_is_the_largest_size_that_could_decide(output):

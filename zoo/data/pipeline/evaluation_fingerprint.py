@@ -24,6 +24,7 @@ from zoo.data.rows.packed_rows import Arrays
 from zoo.data.rows.token_streams import Stream
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.nested import flatten
+from zoo.terminal import escape_line
 
 # Rows and batches of the small text; the number of rows that a config scores is compared separately.
 _ROWS_PER_BATCH, _BATCHES = 4, 3
@@ -301,7 +302,8 @@ def _plain_default(path: str) -> Any:
 
 
 def _settings(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{path}={value}" for path, value in values.items())
+    # A separator of documents may be a line end.
+    return ", ".join(f"{path}={escape_line(str(value))}" for path, value in values.items())
 
 
 def _stand_in_batches(flat: Mapping[str, Any], length: int) -> Iterator[Arrays]:

@@ -1,7 +1,6 @@
 """The report as a document: when and on what its runs were trained, and by which code."""
 
 import datetime
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from zoo.lab.formatting import count
@@ -9,6 +8,7 @@ from zoo.lab.report.html_tables import Cell, escape, facts_table, table
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.terminal import shell_line
 
 # What `git describe --dirty` appends.
 DIRTY = "-dirty"
@@ -38,7 +38,7 @@ def about(sweep: SweepResults) -> Iterator[tuple[str, str]]:
         if found := _distinct(map(text, runs)):
             yield name, "; ".join(found)
     if sweep.command:
-        yield "command", shlex.join(sweep.command)
+        yield "command", shell_line(sweep.command)
 
 
 def about_table(sweep: SweepResults) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from zoo.lab.results.samples import read_samples
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid
 from zoo.lab.results.verdict import Verdict
+from zoo.terminal import shell_line
 
 LEGEND = '<ul class="legend" aria-label="arms; press to hide one"></ul>'
 CONTROLS = """<div class="controls">
@@ -365,7 +365,7 @@ def reproduce(sweep: SweepResults, verdict: Verdict, folder: Path | None) -> str
         for run in (*sweep.prerequisites, *sweep.runs)
         if run.meta.get("command")
     ]
-    whole = f"<p>The whole sweep: <code>{escape(shlex.join(sweep.command))}</code></p>" if sweep.command else ""
+    whole = f"<p>The whole sweep: <code>{escape(shell_line(sweep.command))}</code></p>" if sweep.command else ""
     each = (
         ""
         if not rows

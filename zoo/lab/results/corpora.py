@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from zoo.lab.planning.other_corpus import corpus_label
 from zoo.lab.results.sweep_results import SweepResults
@@ -56,6 +57,22 @@ def source_of(sweep: SweepResults) -> str:
     return str(sweep.corpus.get("source") or config.get("data.source") or "")
 
 
+class JudgedText(NamedTuple):
+    """The verdicts of a sweep on one text.
+
+    Attributes:
+        experiment: its name on the first text.
+        rules: what is equal in sweeps that ask the same.
+        source: the text, as `data.source`.
+        verdicts: {claim: verdict}.
+    """
+
+    experiment: str
+    rules: tuple[Any, ...]
+    source: str
+    verdicts: Mapping[str, str]
+
+
 def claims_on_corpora(judged: Iterable[tuple[SweepResults, Verdict]]) -> list[ClaimOnCorpora]:
     """Returns each claim that sweeps of one experiment judge on several texts.
 
@@ -65,12 +82,24 @@ def claims_on_corpora(judged: Iterable[tuple[SweepResults, Verdict]]) -> list[Cl
     Args:
         judged: sweeps with their verdicts; that on the experiment's own text may be among them.
     """
+    return claims_on_texts(
+        JudgedText(
+            str(sweep.corpus.get("experiment") or sweep.name),
+            tuple((one.name, one.rule, one.margin) for one in sweep.contrasts),
+            source_of(sweep),
+            verdict.claims,
+        )
+        for sweep, verdict in judged
+    )
+
+
+def claims_on_texts(judged: Iterable[JudgedText]) -> list[ClaimOnCorpora]:
+    """Returns each claim that was judged on several texts by the same experiment and rules."""
     groups: dict[tuple, dict[str, dict[str, str]]] = {}
-    for sweep, verdict in judged:
-        rules = tuple((one.name, one.rule, one.margin) for one in sweep.contrasts)
-        claims = groups.setdefault((str(sweep.corpus.get("experiment") or sweep.name), rules), {})
-        for claim, outcome in verdict.claims.items():
-            claims.setdefault(claim, {})[source_of(sweep)] = outcome
+    for each in judged:
+        claims = groups.setdefault((each.experiment, each.rules), {})
+        for claim, outcome in each.verdicts.items():
+            claims.setdefault(claim, {})[each.source] = outcome
     return [
         ClaimOnCorpora(experiment, claim, _labelled(verdicts))
         for (experiment, _), claims in groups.items()

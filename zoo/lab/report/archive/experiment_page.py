@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ from typing import Any
 from zoo.lab.declarations import POST_HOC, premises_sentences
 from zoo.lab.floors.record import PART
 from zoo.lab.formatting import count, difference_columns, number, plus_minus_column, with_minus
+from zoo.lab.planning.other_corpus import corpus_label
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.level_plot import file_name, level_curves
 from zoo.lab.report.archive.result_record import ELSEWHERE, FITTED, GRID, NONE, tuning_method, uncommitted
 from zoo.lab.results.tuning_grid import tuning_entries
 from zoo.lab.results.tuning_misfit import record_misfits
 from zoo.lab.statistics.sequential import POWER
+from zoo.terminal import shell_line
 
 PAGE = "README.md"
 # A column of differences.csv, as text.
@@ -41,6 +42,7 @@ def experiment_page(
             f"# {result['name']}: {as_cell(result['question'])}",
             "",
             *_claim(result, published),
+            *_other_text(result),
             *_rules(result),
             f"> {result['paragraph']}",
             "",
@@ -95,6 +97,13 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
     premises = "".join(f" {line}." for line in premises_sentences(stated))
     lines = [f"Claim {stated.get('id')}: {stated.get('statement')} ({stated.get('source')}).{premises}", ""]
     return lines + [line for text in published for line in (f"Published: {text}.", "")]
+
+
+def _other_text(result: Mapping[str, Any]) -> list[str]:
+    if not (corpus := result.get("corpus")):
+        return []
+    name = corpus["experiment"]
+    return [f"The experiment [{name}](../{name}/{PAGE}) on another text: `{corpus['source']}`.", ""]
 
 
 def _limits(limits: Sequence[str]) -> list[str]:
@@ -164,9 +173,12 @@ def tuned_by(result: Mapping[str, Any]) -> str:
 
 
 def described_size(result: Mapping[str, Any]) -> str:
-    """Returns the size, the seeds and the tuning of an archived result, `tiny, 3 seeds, untuned`."""
+    """Returns the size, the seeds and the tuning of an archived result, `tiny, 3 seeds, untuned`, and
+    its text where that is not the experiment's own.
+    """
     words = {NONE: "untuned", GRID: "tuned on a grid", ELSEWHERE: "tuned at another size", FITTED: "tuned by a fit"}
-    return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}"
+    text = f", on {corpus_label(result['corpus']['source'])}" if result.get("corpus") else ""
+    return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}{text}"
 
 
 def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:
@@ -298,7 +310,7 @@ def _command(result: Mapping[str, Any]) -> Iterable[str]:
     device = f"on {_device(result['device'])}" if result.get("device") else ""
     device += f" ({processor})" if device and (processor := result.get("processor")) else ""
     if result.get("command"):
-        yield f"To repeat: {_code(shlex.join(result['command']))}{device and ', ' + device}."
+        yield f"To repeat: {_code(shell_line(result['command']))}{device and ', ' + device}."
     elif device:
         yield f"Trained {device}."
 
