@@ -12,7 +12,7 @@ from publication.sizes import ClaimResult, SizedResult
 from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.detectable import detectable_difference
-from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table, tuned_by
+from zoo.lab.report.archive.experiment_page import as_cell, described_size, other_text, read_table, tuned_by
 from zoo.lab.report.archive.result_record import FITTED
 from zoo.lab.sizes import RUNGS
 from zoo.lab.statistics.sequential import POWER
@@ -104,9 +104,11 @@ def fitted_text(
 def _other_parts(
     name: str, results: Sequence[ClaimResult], measured: Sequence[Mapping[str, Any]], root: str
 ) -> Iterator[str]:
-    """Yields the verdicts of other experiments and measurements on a claim, with their pages."""
+    """Yields the verdicts of other experiments and measurements on a claim, with their pages. The same
+    question on another text is no part of the claim.
+    """
     for found in results:
-        if found.name != name and not found.part_of:
+        if found.name != name and not found.part_of and not found.headline.result.get("corpus"):
             yield f"[{found.name}]({root}{found.headline.name}/README.md): {found.headline.verdict}"
     for record in measured:
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
@@ -122,7 +124,7 @@ def _at_other_sizes(
         fitted = [one for one in _by_size(found) if _judged_with_fit(one)]
         if fitted and not found.part_of and not any(fitted_results(found)):
             one, note = fitted[0], listed.asked_by(claim, found.name)["note"]
-            verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md)"
+            verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
             differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
             rest = "".join(f"; {text}" for text in (differences, note) if text)
             yield f"* {claim['id']} {claim['statement']}: {verdict}{rest}"

@@ -339,6 +339,10 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds) nats" in shown
     assert "of 90 % under those of equivalence and non-inferiority" in shown
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
+    copy_result(output, "one-on-news", [row], corpus={"experiment": "one", "source": "text:news.txt"}, **fitted)
+    build(output)
+    assert judged in page.read_text()
+    assert "* A1 a | b: **undecided** at [tiny](one-on-news/README.md), on news; a below b: −0.030" in page.read_text()
 
 
 def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(output):

@@ -42,7 +42,7 @@ def experiment_page(
             f"# {result['name']}: {as_cell(result['question'])}",
             "",
             *_claim(result, published),
-            *_other_text(result),
+            *_text(result),
             *_rules(result),
             f"> {result['paragraph']}",
             "",
@@ -99,7 +99,7 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
     return lines + [line for text in published for line in (f"Published: {text}.", "")]
 
 
-def _other_text(result: Mapping[str, Any]) -> list[str]:
+def _text(result: Mapping[str, Any]) -> list[str]:
     if not (corpus := result.get("corpus")):
         return []
     name = corpus["experiment"]
@@ -177,8 +177,12 @@ def described_size(result: Mapping[str, Any]) -> str:
     its text where that is not the experiment's own.
     """
     words = {NONE: "untuned", GRID: "tuned on a grid", ELSEWHERE: "tuned at another size", FITTED: "tuned by a fit"}
-    text = f", on {corpus_label(result['corpus']['source'])}" if result.get("corpus") else ""
-    return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}{text}"
+    return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}{other_text(result)}"
+
+
+def other_text(result: Mapping[str, Any]) -> str:
+    """Returns `, on news` of an archived sweep on another text than its experiment's, else nothing."""
+    return f", on {corpus_label(result['corpus']['source'])}" if result.get("corpus") else ""
 
 
 def _pictures(result: Mapping[str, Any], pictures: Iterable[str]) -> list[str]:
