@@ -25,8 +25,9 @@ SHOWN = (*LADDER, *RUNGS)
 METRIC = "eval/loss"
 # Arms whose parameters are further from those of the size's decoder are other models.
 ALIKE = 0.2
-# What the decoders of these sizes were trained on and for.
-_TRAINED = {"sources": ["stdlib"], "objectives": ["causal"]}
+# What the decoders of these sizes were trained for, and the text that they read.
+_OBJECTIVES = ["causal"]
+_SOURCES = ["stdlib"]
 
 
 def write(output: Path) -> Path:
@@ -48,7 +49,9 @@ def write(output: Path) -> Path:
             "instructions": instructions,
             "parameters": _run_of(size).parameters,
             "sweeps": len(found),
-            "flops_per_second": [float(f"{throughput:.3g}") for throughput in np.quantile(found, [0.25, 0.5, 0.75])],
+            "flops_per_second": [
+                float(f"{throughput:.3g}") for throughput in (min(found), np.median(found), max(found))
+            ],
         }
         for (size, instructions), found in sorted(
             throughputs.items(), key=lambda item: (SHOWN.index(item[0][0]), item[0][1])
@@ -61,11 +64,13 @@ def write(output: Path) -> Path:
 
 
 def _core_throughput(folder: Path, result: Mapping[str, Any]) -> float | None:
-    """Returns the FLOPs per second of a sweep on the text and with the tokens of its size, if each of
-    its runs had one thread; of the arms that are as large as the decoder of the size.
+    """Returns the FLOPs per second of a sweep with the objective and the tokens of its size, if each
+    of its runs had one thread; of the arms that are as large as the decoder of the size.
     """
     device, alone = result.get("device") or {}, "--population" not in result.get("command", ())
-    if not _same_training(result) or not alone or device.get("platform") != "cpu" or device.get("cpu_threads") != 1:
+    if result.get("objectives") != _OBJECTIVES or not alone:
+        return None
+    if device.get("platform") != "cpu" or device.get("cpu_threads") != 1:
         return None
     run = _run_of(result["size"])
     alike = {
@@ -81,10 +86,6 @@ def _core_throughput(folder: Path, result: Mapping[str, Any]) -> float | None:
     if not rows or {int(row["tokens"]) for row in rows} != {run.tokens}:
         return None
     return run.flops * len(rows) / sum(float(row["seconds"]) for row in rows)
-
-
-def _same_training(result: Mapping[str, Any]) -> bool:
-    return all(list(result.get(name, ())) == value for name, value in _TRAINED.items())
 
 
 class _Run(NamedTuple):
@@ -142,7 +143,8 @@ def _found(size: str) -> tuple[str, str]:
     """Returns the smallest difference that sweeps of a size find, by the noise of seeds alone and by
     sweeps with fitted settings, each with the number of sweeps.
     """
-    key = {"size": size, "tokens": _run_of(size).tokens, "metric": METRIC, **_TRAINED}
+    trained = {"sources": _SOURCES, "objectives": _OBJECTIVES, "tokens": _run_of(size).tokens}
+    key = {"size": size, "metric": METRIC, **trained}
     entry = next((one for one in recorded_noise() if all(one[name] == value for name, value in key.items())), None)
     if entry is None:
         return "", ""

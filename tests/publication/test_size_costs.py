@@ -21,7 +21,7 @@ SECONDS = 20.0
 def archive(tmp_path, monkeypatch):
     """Adds archived sweeps of two arms and two seeds."""
 
-    def add(name, parameters=(PARAMETERS, PARAMETERS), tokens=TOKENS, threads=1, **changes):
+    def add(name, parameters=(PARAMETERS, PARAMETERS), tokens=TOKENS, threads=1, seconds=SECONDS, **changes):
         (tmp_path / name).mkdir()
         device = {"platform": changes.pop("platform", "cpu"), "kind": "cpu", "count": 1, "cpu_threads": threads}
         result = {
@@ -38,7 +38,7 @@ def archive(tmp_path, monkeypatch):
             writer = csv.writer(file)
             writer.writerow(["arm", "seed", "state", "tokens", "seconds"])
             for arm in range(len(parameters)):
-                writer.writerows([[arm, seed, "done", tokens, SECONDS] for seed in (0, 1)])
+                writer.writerows([[arm, seed, "done", tokens, seconds] for seed in (0, 1)])
             writer.writerow([0, 2, "diverged", tokens // 2, 1.0])
 
     monkeypatch.setattr(size_costs, "PATH", tmp_path / "costs.json")
@@ -46,7 +46,7 @@ def archive(tmp_path, monkeypatch):
     recorded_costs.cache_clear()
 
 
-def test_sweeps_of_which_each_run_had_a_core_tell_the_pace(archive, tmp_path):
+def test_sweeps_of_which_each_run_had_a_core_tell_the_throughput(archive, tmp_path):
     archive("alone")
     # An arm with twice the parameters, such as experts, is another model.
     archive("one arm is larger", parameters=(PARAMETERS, 2 * PARAMETERS))
@@ -54,11 +54,12 @@ def test_sweeps_of_which_each_run_had_a_core_tell_the_pace(archive, tmp_path):
     archive("threads", threads=2)
     archive("gpu", platform="gpu")
     archive("budget", tokens=2 * TOKENS)
-    archive("text", sources=["synthetic:recall"])
+    archive("objective", objectives=["span"])
+    archive("text", sources=["text:news.txt"], seconds=4 * SECONDS)
     (entry,) = read_json(size_costs.write(tmp_path))
     throughput = summary(resolve(decoder("tiny"))).flops_per_token * TOKENS / SECONDS
-    assert (entry["size"], entry["instructions"], entry["sweeps"]) == ("tiny", "avx2", 2)
-    assert entry["flops_per_second"] == pytest.approx([throughput] * 3, rel=0.01)
+    assert (entry["size"], entry["instructions"], entry["sweeps"]) == ("tiny", "avx2", 3)
+    assert entry["flops_per_second"] == pytest.approx([throughput / 4, throughput, throughput], rel=0.01)
 
 
 def test_the_table_has_what_was_measured_and_what_follows_from_it():

@@ -26,12 +26,12 @@ def test_the_nearest_size_of_the_same_processors_counts():
     assert throughput_of(2e5, "amx_tile") is None
 
 
-def test_time_is_that_of_two_cores_at_the_quartiles():
-    # 10 runs of 4.8e10 FLOPs: 240 seconds of two cores at the first quartile.
+def test_time_is_that_of_two_cores_in_the_fastest_and_the_slowest_sweep():
+    # 10 runs of 4.8e10 FLOPs: 240 seconds of two cores in the slowest sweep.
     (line,) = time_lines(10, 1e5, 48e10, tuning=False)
     assert line == (
         "training of 10 runs takes 1 to 4 minutes on two cores of a CPU, without evaluation and compilation, at the "
-        "throughput of 3 archived sweeps of the size tiny with AVX2 (quartiles)"
+        "throughput of 3 archived sweeps of the size tiny with AVX2 (the fastest and the slowest)"
     )
     # One run has one core, and long sweeps take hours; of three, one core has two.
     (line,) = time_lines(1, 1e5, 48e12, tuning=True)

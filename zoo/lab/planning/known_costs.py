@@ -25,7 +25,7 @@ _FAR = 10
 @lru_cache
 def recorded_costs() -> tuple[Mapping[str, Any], ...]:
     """Returns the entries of the record: size, instructions, parameters, sweeps; and
-    `flops_per_second` of one core, the quartiles over the sweeps.
+    `flops_per_second` of one core, of the slowest sweep, in the median and of the fastest.
     """
     return tuple(json.loads(resources.files("zoo.lab").joinpath(COST_RECORD).read_text(encoding="utf-8")))
 
@@ -34,7 +34,7 @@ class Throughput(NamedTuple):
     """The speed at which a core trains a model.
 
     Attributes:
-        slow, median, fast: FLOPs per second, the quartiles over archived sweeps.
+        slow, median, fast: FLOPs per second, over archived sweeps: the least, the median and the most.
         entry: the entry of the record.
     """
 
@@ -84,7 +84,7 @@ def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iter
     yield (
         f"training of {what} takes {low / seconds:.0f} to {high / seconds:.0f} {unit} on two cores of a CPU, without "
         f"evaluation and compilation, at the throughput of {sweeps} of the size "
-        f"{throughput.entry['size']} with {INSTRUCTIONS[instructions]} (quartiles)"
+        f"{throughput.entry['size']} with {INSTRUCTIONS[instructions]} (the fastest and the slowest)"
     )
 
 
