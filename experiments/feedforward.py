@@ -6,7 +6,7 @@
 Five feed-forwards in the decoder of `zoo.lab.sizes`: ReLU, GELU, and the three gated ones, whose
 hidden layers are 2/3 as wide, so that all have equally many weights (Shazeer 2020, section 3). Each
 arm uses its best learning rate, fitted with separate seeds. The rungs, whose runs take a core
-minutes, train the three arms that the rules compare.
+minutes to hours, train the three arms that the rules compare.
 
 Stated beforehand, on `eval/loss` at the last step: SwiGLU ends below ReLU, and below GELU
 (superiority, margin 0: the paper's own differences are 0.05 and 0.04 nats after 65,536 steps of

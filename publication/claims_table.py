@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from publication.sizes import ClaimResult
+from publication.sizes import ClaimResult, counted_results
 from publication.verdict_order import DECIDED, deciding_rank, verdict_of_all
 from zoo.errors import ConfigError
 from zoo.files import read_json
@@ -142,11 +142,12 @@ class ClaimsTable(NamedTuple):
 
 _READING = (
     "A claim that is asked in several ways is supported if every row supports it, and not supported if one row\n"
-    "does not. An experiment at several sizes has one row, for the largest size at which it was decided, or else\n"
-    "could have been, and names the verdicts of the others. An effect is the difference a − b of a contrast, which\n"
-    "the page of the experiment spells out: for a loss, a number below 0 says that a is better. Its interval is of\n"
-    "90 % under rules of equivalence and non-inferiority, of 95 % under others, and wider where several looks were\n"
-    "planned or no other runs tell the noise."
+    "does not; a row on another text than the experiment's own does not count. An experiment at several sizes has\n"
+    "one row, for the largest size at which it was decided, or else could have been, and names the verdicts of the\n"
+    "others. An effect is the difference a − b of a contrast, which the page of the experiment spells out: for a\n"
+    "loss, a number below 0 says that a is better. Its interval is of 90 % under rules of equivalence and\n"
+    "non-inferiority, of 95 % under others, and wider where several looks were planned or no other runs tell the\n"
+    "noise."
 )
 
 
@@ -167,10 +168,8 @@ def claims_table(
     rows, counted, judged, parts = [], [], {}, {}
     for claim in listed.claims:
         found, exact = results.get(claim["id"], ()), tests.get(claim["id"], ())
-        own_verdicts = []
-        for result in found:
-            own_verdicts += [] if result.part_of else [result.headline.verdict]
-            rows.append(_result_row(listed, claim, result))
+        own_verdicts = [result.headline.verdict for result in counted_results(found)]
+        rows += [_result_row(listed, claim, result) for result in found]
         for record in measured.get(claim["id"], ()):
             own_verdicts.append(record["verdict"])
             link = f"[{record['name']}]({record['page']})"
@@ -197,26 +196,25 @@ def claims_table(
     if parts:
         same = ", ".join(f"{id} (those of {whole.claim})" for id, whole in parts.items())
         remarks.append(f"Listed below and not counted, because another claim has the same runs and rules: {same}.")
-    remarks += [f"On several texts, at one size: {'; '.join(texts)}."] if (texts := on_texts(results)) else []
+    remarks += [f"On several texts: {'; '.join(texts)}."] if (texts := on_texts(listed, results)) else []
     return ClaimsTable(f"{len(counted)} claims: {shown}.", [*remarks, _READING], rows, judged)
 
 
-def on_texts(results: Mapping[str, Sequence[ClaimResult]]) -> list[str]:
-    """Returns what was found about claims that an experiment judges on several texts, `V1 holds on
-    stdlib and news (muon)`.
+def on_texts(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> list[str]:
+    """Returns what was found about each claim that an experiment judges on several texts, `at tiny V1
+    holds on stdlib and news (muon)`.
     """
-    judged = [
-        JudgedText(
-            (one.result.get("corpus") or {}).get("experiment") or one.name,
-            tuple((row["contrast"], row["rule"]) for row in one.contrasts),
-            (one.result.get("corpus") or {}).get("source") or ", ".join(one.result.get("sources", ())),
-            {claim: one.verdict},
-        )
-        for claim, found in results.items()
-        for each in found
-        for one in (each.headline, *each.others)
-    ]
-    return [f"{claim.sentence} ({claim.experiment})" for claim in claims_on_texts(judged)]
+    judged, sizes = [], {}
+    for claim in listed.claims:
+        own = [each for each in results.get(claim["id"], ()) if not each.part_of and claim["direction"] != CHECK]
+        for one in (one for each in own for one in (each.headline, *each.others)):
+            corpus = one.result.get("corpus") or {}
+            experiment = corpus.get("experiment") or one.name
+            rules = tuple((row["contrast"], row["rule"]) for row in one.contrasts)
+            source = corpus.get("source") or ", ".join(one.result.get("sources", ()))
+            judged.append(JudgedText(experiment, rules, source, {claim["id"]: one.verdict}))
+            sizes[experiment] = one.result["size"]
+    return [f"at {sizes[one.experiment]} {one.sentence} ({one.experiment})" for one in claims_on_texts(judged)]
 
 
 def _result_row(listed: ListedClaims, claim: Mapping[str, str], found: ClaimResult) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from publication.changed_verdicts import wrapped
 from publication.claims_table import CHECK, ListedClaims, contrasts_of_claim, effects, published
-from publication.sizes import ClaimResult, SizedResult
+from publication.sizes import ClaimResult, SizedResult, counted_results
 from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.detectable import detectable_difference
@@ -41,18 +41,20 @@ def fitted_text(
         root: its path from the page, with a slash if it is not empty.
     """
     rows, verdicts, smallest, parameters = [], Counter[str](), defaultdict(list), []
-    in_parts, at_other_sizes = [], []
+    in_parts, at_other_sizes, on_other_texts = [], [], []
     for claim in listed.claims:
-        if claim["direction"] != CHECK:
-            at_other_sizes += _at_other_sizes(listed, claim, results.get(claim["id"], ()), root)
-        fitted = [each for found in results.get(claim["id"], ()) for each in fitted_results(found)]
-        for name, one in fitted if claim["direction"] != CHECK else ():
+        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+        counted = counted_results(found)
+        at_small_sizes = [each for each in counted if not any(fitted_results(each))]
+        at_other_sizes += _items(listed, claim, at_small_sizes, root)
+        on_other_texts += _items(listed, claim, [each for each in found if _is_second_text(each, counted)], root)
+        for name, one in (each for whole in counted for each in fitted_results(whole)):
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
             runs = read_table(output / one.name / "runs.csv")
             for row in contrasts:
                 if (difference := detectable_difference(row, runs, one.result)) is not None:
                     smallest[size_and_seeds(one.result)].append(difference)
-            others = list(_other_parts(name, results.get(claim["id"], ()), measured.get(claim["id"], ()), root))
+            others = list(_other_parts(name, counted, measured.get(claim["id"], ()), root))
             in_parts += [claim["id"]] if others else []
             cells = (
                 f"{claim['id']} {claim['statement']}",
@@ -66,6 +68,11 @@ def fitted_text(
             parameters += [arm["parameters"] for arm in one.result["arms"]]
     introduction = "With settings fitted in each arm, and fewer tokens for each parameter, these could be judged:"
     others = ["", introduction, "", *at_other_sizes] if at_other_sizes else []
+    others += (
+        ["", "On another text than these, with settings fitted in each arm:", "", *on_other_texts]
+        if on_other_texts
+        else []
+    )
     if not rows:
         nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
         return "\n".join([nothing, *others])
@@ -104,25 +111,24 @@ def fitted_text(
 def _other_parts(
     name: str, results: Sequence[ClaimResult], measured: Sequence[Mapping[str, Any]], root: str
 ) -> Iterator[str]:
-    """Yields the verdicts of other experiments and measurements on a claim, with their pages. The same
-    question on another text is no part of the claim.
-    """
+    """Yields the verdicts of other experiments and measurements on a claim, with their pages."""
     for found in results:
-        if found.name != name and not found.part_of and not found.headline.result.get("corpus"):
+        if found.name != name:
             yield f"[{found.name}]({root}{found.headline.name}/README.md): {found.headline.verdict}"
     for record in measured:
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
 
 
-def _at_other_sizes(
-    listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult], root: str
-) -> Iterator[str]:
-    """Yields a list item for each experiment on a claim that was judged with fitted settings and at no
-    size with enough tokens: the verdict at the largest of its sizes.
+def _is_second_text(each: ClaimResult, counted: Sequence[ClaimResult]) -> bool:
+    return each.on_other_text and not each.part_of and each not in counted
+
+
+def _items(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult], root: str) -> Iterator[str]:
+    """Yields a list item for each experiment on a claim that was judged with fitted settings: the
+    verdict at the largest of its sizes.
     """
     for found in results:
-        fitted = [one for one in _by_size(found) if _judged_with_fit(one)]
-        if fitted and not found.part_of and not any(fitted_results(found)):
+        if fitted := [one for one in _by_size(found) if _judged_with_fit(one)]:
             one, note = fitted[0], listed.asked_by(claim, found.name)["note"]
             verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
             differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from publication.changed_verdicts import wrapped
 from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
 from publication.fitted_claims import fitted_results
-from publication.sizes import ClaimResult, SizedResult
+from publication.sizes import ClaimResult, SizedResult, counted_results
 from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
@@ -68,7 +68,9 @@ def _of_claim(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[
     for found in results:
         asked = listed.asked_by(claim, found.name)
         if asked["published"] and asked["direction"] != CHECK and not found.part_of:
-            fitted = next((one for _, one in fitted_results(found)), None)
+            # A second text is not counted again among the fitted verdicts.
+            counts = found in counted_results(results)
+            fitted = next((one for _, one in fitted_results(found)), None) if counts else None
             yield Finding(asked, fitted or found.headline, fitted is not None)
 
 

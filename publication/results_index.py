@@ -33,7 +33,7 @@ from publication.verdict_order import SILENT
 from zoo.errors import not_writable
 from zoo.files import write_atomic
 from zoo.lab.declarations import PREMISES_LATER, claim_ids, claim_order
-from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, read_table, rule_changes
+from zoo.lab.report.archive.experiment_page import PAGE, experiment_page, other_text, read_table, rule_changes
 from zoo.lab.report.archive.noise_floor import NOISE_FILE
 from zoo.lab.report.archive.results_index import (
     ArchivedResult,
@@ -168,7 +168,7 @@ def _effects(results: Sequence[ArchivedResult]) -> list[tuple[str, Mapping[str, 
                 continue
             if key:
                 places[key] = len(found)
-            found.append(([claim], row["contrast"], row))
+            found.append(([claim], f"{row['contrast']}{other_text(each.result)}", row))
     return [(f"{', '.join(dict.fromkeys(claims))} {name}".strip(), row) for claims, name, row in found]
 
 

@@ -56,6 +56,11 @@ class ClaimResult(NamedTuple):
     others: Sequence[SizedResult]
     part_of: Whole | None = None
 
+    @property
+    def on_other_text(self) -> bool:
+        """Whether it is another experiment on another text (`zoo run --corpus`)."""
+        return bool(self.headline.result.get("corpus"))
+
 
 def results_by_claim(results: Sequence[ArchivedResult]) -> dict[str, list[ClaimResult]]:
     """Returns the results of each claim: one for every experiment that judges it."""
@@ -71,6 +76,14 @@ def results_by_claim(results: Sequence[ArchivedResult]) -> dict[str, list[ClaimR
         headline, *others = _by_size(at_sizes)
         found.setdefault(claim, []).append(ClaimResult(name, headline, others, wholes.get(headline.name)))
     return found
+
+
+def counted_results(results: Sequence[ClaimResult]) -> list[ClaimResult]:
+    """Returns the results that the verdict on a claim is made of: those that are part of no other one,
+    and, if the claim was asked on its experiments' own text, not those on other texts.
+    """
+    whole = [each for each in results if not each.part_of]
+    return [each for each in whole if not each.on_other_text] or whole
 
 
 def result_of_file(results: Mapping[str, Sequence[ClaimResult]], claim: str, stem: str) -> ClaimResult | None:

@@ -58,9 +58,11 @@ def floors_text(results: Sequence[ArchivedResult], output: Path) -> str:
 
 
 def _lowest(each: ArchivedResult, output: Path) -> LowestArm | None:
-    """Returns the lowest arm of an experiment; None at another size or budget, or without counts."""
+    """Returns the lowest arm of an experiment; None at another size or budget, on a second text, or
+    without counts.
+    """
     result = each.result
-    if result["metric"] != METRIC or result["size"] != SIZE:
+    if result["metric"] != METRIC or result["size"] != SIZE or result.get("corpus"):
         return None
     tokens = (float(row["tokens"]) for row in read_table(output / each.name / "runs.csv") if row.get("tokens"))
     if max(tokens, default=0) != TOKENS:

@@ -29,14 +29,19 @@ def escape_line(text: str) -> str:
 
 def shell_line(words: Iterable[str]) -> str:
     """Returns a command on one line, to be pasted into a shell: a word with line breaks or other
-    unsafe characters as `$'data.document_separator=\\n'`, which bash, zsh and ksh read.
+    unsafe characters as `$'data.document_separator=\\n'`, which bash, zsh and ksh read in any locale.
     """
     return " ".join(f"$'{_in_ansi_quotes(word)}'" if _UNSAFE.search(word) else shlex.quote(word) for word in words)
 
 
 def _in_ansi_quotes(word: str) -> str:
     escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped)
+    return _UNSAFE.sub(lambda match: "".join(f"\\{byte:03o}" for byte in _as_argument(match[0])), escaped)
+
+
+def _as_argument(character: str) -> bytes:
+    # Python reads a byte of an argument that is not UTF-8 as one of these surrogates.
+    return character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
 
 
 def _escaped(match: re.Match[str]) -> str:

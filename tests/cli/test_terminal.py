@@ -25,13 +25,27 @@ def test_only_control_characters_are_escaped():
     assert escape(escape(NASTY)) == ESCAPED
 
 
-def test_a_command_is_one_line_that_a_shell_reads_back():
-    words = ["a b", "it's", "x\ny", "back\\slash\n'", "tab\t\x1b", "data.document_separator=\n\n", "plain"]
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_command_is_one_line_that_a_shell_reads_back(locale):
+    words = [
+        "a b",
+        "it's",
+        "x\ny",
+        "back\\slash\n'",
+        "\t\x1b7",
+        "\u20281",
+        "\x85f",
+        "grün\n",
+        "not utf-8: \udc80",
+        "plain",
+    ]
     line = shell_line(words)
     assert line.startswith("'a b' ")
     assert line.isprintable()
-    read = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True).stdout
-    assert read.split("\0")[:-1] == words
+    read = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": locale}
+    )
+    assert read.stdout.split(b"\0")[:-1] == [word.encode("utf-8", "surrogateescape") for word in words]
 
 
 @reported

@@ -278,15 +278,21 @@ def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output)
     rows = read_table(output / "one/contrasts.csv")
     copy_result(output, "one-on-news", rows, verdict="undecided", claims={"A1": "undecided"}, **there)
     page = build(output).read_text()
-    assert "On several texts, at one size: A1 holds on stdlib; is undecided on news (one)." in page
+    assert "On several texts: at tiny A1 holds on stdlib; is undecided on news (one)." in page
     own, other = (line for line in page.splitlines() if line.startswith("| A1"))
     assert "| **supported** |" in own
     assert "| **undecided** |" in other
     assert "| tiny, 4 seeds, untuned, on news |" in other
-    assert "4 claims: 1 undecided, " in page
+    # The verdict on the claim is that on its own text, unless there is no other.
+    assert "4 claims: 1 supported, " in page
     page = (output / "one-on-news/README.md").read_text()
-    assert f"The experiment [one](../one/README.md) on another text: `{source}`." in page
+    assert f"The experiment one on another text: `{source}`." in page
     assert "To repeat: `zoo $'a=\\n'`" in page
+    write_claims(output, [(*claim[:6], "check") if claim[0] == "A1" else claim for claim in CLAIMS])
+    assert "On several texts" not in build(output).read_text()
+    shutil.rmtree(output / "one")
+    write_claims(output, CLAIMS)
+    assert "4 claims: 1 undecided, " in build(output).read_text()
 
 
 def test_without_a_decision_the_headline_is_the_largest_size_that_could_decide(output):
@@ -339,10 +345,13 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds) nats" in shown
     assert "of 90 % under those of equivalence and non-inferiority" in shown
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
-    copy_result(output, "one-on-news", [row], corpus={"experiment": "one", "source": "text:news.txt"}, **fitted)
+    there = {"corpus": {"experiment": "one-rung1", "source": "text:news.txt"}, "arms": sizes, **fitted}
+    copy_result(output, "one-rung1-on-news", [row], size="rung1", **there)
     build(output)
     assert judged in page.read_text()
-    assert "* A1 a | b: **undecided** at [tiny](one-on-news/README.md), on news; a below b: −0.030" in page.read_text()
+    title = "On another text than these, with settings fitted in each arm:\n\n"
+    item = "* A1 a | b: **undecided** at [rung1](one-rung1-on-news/README.md), on news; a below b: −0.030"
+    assert title + item in page.read_text()
 
 
 def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(output):
@@ -442,10 +451,12 @@ def test_arms_below_counts_of_n_grams_are_named(output):
         ("below", (1.63, 1.61), "tiny", 512_000),
         ("longer", (1.5, 1.4), "tiny", 1_024_000),
         ("larger", (1.5, 1.4), "rung1", 512_000),
+        ("above-on-news", (1.5, 1.4), "tiny", 512_000),
     ):
         floors = {"scores": {"5-gram": {"eval/loss": 1.632}}}
         arms = [arm | {"name": f"k={number}", "mean": mean, "floors": floors} for number, mean in enumerate(means)]
-        copy_result(output, name, [], size=size, arms=arms)
+        corpus = {"experiment": "above", "source": "text:news.txt"} if name.endswith("news") else {}
+        copy_result(output, name, [], size=size, arms=arms, corpus=corpus)
         row = f"k=0,0,done,{tokens},1,1.7"
         (output / name / "runs.csv").write_text(f"arm,seed,state,tokens,seconds,eval/loss\n{row}\n")
     build(output)

@@ -27,6 +27,11 @@ def written(folder, results):
 def page(tmp_path):
     results = [archived(tmp_path, claim, field, verdict) for claim, (field, _, verdict) in FIELDS.items()]
     results.append(archived(tmp_path, "A6", "model.dim", "supported", size="tiny", tuned="grid"))
+    # A1 on a second text is shown, and not counted again.
+    first = results[0]
+    corpus = {"experiment": first.name, "source": "text:news.txt"}
+    there = {"name": f"{first.name}-on-news", "corpus": corpus, "claims": {"A1": "not supported"}}
+    results.append(first._replace(name=there["name"], result=first.result | there))
     with open(tmp_path / "claims.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(CLAIM_COLUMNS.split(","))
@@ -36,7 +41,8 @@ def page(tmp_path):
 
 
 def test_verdicts_are_held_against_the_direction_of_their_source(page):
-    shown = {line.split(" ")[1]: line.split(" | ")[2] for line in page.splitlines() if line.startswith("| A")}
+    lines = [line for line in page.splitlines() if line.startswith("| A") and "on-news" not in line]
+    shown = {line.split(" ")[1]: line.split(" | ")[2] for line in lines}
     assert shown == {
         "A1": "**agrees**",
         "A2": "**disagrees**",
@@ -48,6 +54,11 @@ def test_verdicts_are_held_against_the_direction_of_their_source(page):
     fitted, others = page.split("## The others")
     assert "| A6" in others
     assert "| A6" not in fitted
+    assert "on-news" not in fitted
+    second = (
+        "| A1 s | p | **disagrees** | lower: −0.030 (−0.050 to −0.010) | [rung1, 5 seeds, tuned by a fit, on news]("
+    )
+    assert second in others
 
 
 def test_the_share_counts_decisions_with_fitted_settings_alone(page):
