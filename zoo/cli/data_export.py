@@ -1,7 +1,6 @@
 """`zoo data export`: writes the tokens of a config as files of other programs."""
 
 import argparse
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from zoo.data.sources.token_writers import LARGEST_SHARD, WRITERS, Tokens
     from zoo.errors import ConfigError, not_writable
     from zoo.files import write_json
+    from zoo.terminal import shell_line
 
     if not 1 <= args.shard_tokens <= LARGEST_SHARD:
         raise ConfigError(f"--shard-tokens {args.shard_tokens} must be from 1 to {LARGEST_SHARD:,}")
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     for name, paths in written.items():
         files = f"{len(paths)} files" if len(paths) > 1 else str(paths[0])
         print(f"{name:6s} {len(streams[name]):,} tokens in {files}")
-    print("train on them with\n" + " ".join(map(shlex.quote, _flags(args.output, written, tokenizer))))
+    print("train on them with\n" + shell_line(_flags(args.output, written, tokenizer)))
     return 0
 
 

@@ -3,12 +3,12 @@
 import argparse
 import itertools
 import re
-import shlex
 
 from zoo import config
 from zoo.cli.sweeps.reproduction import reproduction_command
 from zoo.errors import ConfigError
 from zoo.nested import flatten
+from zoo.terminal import shell_line
 
 UNREAD = re.compile(r"(\S+)=\S* has no effect")
 
@@ -35,7 +35,7 @@ def with_named_arms(error: ConfigError, args: argparse.Namespace) -> ConfigError
         f"{name}={','.join(f'{path}={value}' for path, value in changes.items())}" for name, changes in arms.items()
     ]
     words = reproduction_command(argparse.Namespace(**vars(args) | {"vary": [], "arms": named}))
-    hint = f"; or name the arms that there are: {shlex.join(words)}"
+    hint = f"; or name the arms that there are: {shell_line(words)}"
     place = next(number for number, line in enumerate(error.problems) if UNREAD.search(line))
     return ConfigError([line + hint * (number == place) for number, line in enumerate(error.problems)])
 
