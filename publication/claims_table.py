@@ -206,8 +206,8 @@ def on_texts(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]])
     """
     judged, sizes = [], {}
     for claim in listed.claims:
-        own = [each for each in results.get(claim["id"], ()) if not each.part_of and claim["direction"] != CHECK]
-        for one in (one for each in own for one in (each.headline, *each.others)):
+        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+        for one in (one for each in found if not each.part_of for one in (each.headline, *each.others)):
             corpus = one.result.get("corpus") or {}
             experiment = corpus.get("experiment") or one.name
             rules = tuple((row["contrast"], row["rule"]) for row in one.contrasts)

@@ -41,13 +41,14 @@ def fitted_text(
         root: its path from the page, with a slash if it is not empty.
     """
     rows, verdicts, smallest, parameters = [], Counter[str](), defaultdict(list), []
-    in_parts, at_other_sizes, on_other_texts = [], [], []
+    in_parts, at_other_sizes, on_second_texts = [], [], []
     for claim in listed.claims:
         found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
         counted = counted_results(found)
         at_small_sizes = [each for each in counted if not any(fitted_results(each))]
         at_other_sizes += _items(listed, claim, at_small_sizes, root)
-        on_other_texts += _items(listed, claim, [each for each in found if _is_second_text(each, counted)], root)
+        second_texts = [each for each in found if not each.part_of and each not in counted]
+        on_second_texts += _items(listed, claim, second_texts, root)
         for name, one in (each for whole in counted for each in fitted_results(whole)):
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
             runs = read_table(output / one.name / "runs.csv")
@@ -68,11 +69,8 @@ def fitted_text(
             parameters += [arm["parameters"] for arm in one.result["arms"]]
     introduction = "With settings fitted in each arm, and fewer tokens for each parameter, these could be judged:"
     others = ["", introduction, "", *at_other_sizes] if at_other_sizes else []
-    others += (
-        ["", "On another text than these, with settings fitted in each arm:", "", *on_other_texts]
-        if on_other_texts
-        else []
-    )
+    second = "On a second text, with settings fitted in each arm:"
+    others += ["", second, "", *on_second_texts] if on_second_texts else []
     if not rows:
         nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
         return "\n".join([nothing, *others])
@@ -117,10 +115,6 @@ def _other_parts(
             yield f"[{found.name}]({root}{found.headline.name}/README.md): {found.headline.verdict}"
     for record in measured:
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
-
-
-def _is_second_text(each: ClaimResult, counted: Sequence[ClaimResult]) -> bool:
-    return each.on_other_text and not each.part_of and each not in counted
 
 
 def _items(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult], root: str) -> Iterator[str]:

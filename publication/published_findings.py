@@ -65,12 +65,12 @@ def findings(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]])
 
 
 def _of_claim(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult]) -> Iterator[Finding]:
+    # A second text is not counted again among the fitted verdicts.
+    counted = counted_results(results)
     for found in results:
         asked = listed.asked_by(claim, found.name)
         if asked["published"] and asked["direction"] != CHECK and not found.part_of:
-            # A second text is not counted again among the fitted verdicts.
-            counts = found in counted_results(results)
-            fitted = next((one for _, one in fitted_results(found)), None) if counts else None
+            fitted = next((one for _, one in fitted_results(found)), None) if found in counted else None
             yield Finding(asked, fitted or found.headline, fitted is not None)
 
 

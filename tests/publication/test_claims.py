@@ -286,7 +286,7 @@ def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output)
     # The verdict on the claim is that on its own text, unless there is no other.
     assert "4 claims: 1 supported, " in page
     page = (output / "one-on-news/README.md").read_text()
-    assert f"The experiment one on another text: `{source}`." in page
+    assert f"This is the experiment one on another text, `{source}`." in page
     assert "To repeat: `zoo $'a=\\n'`" in page
     write_claims(output, [(*claim[:6], "check") if claim[0] == "A1" else claim for claim in CLAIMS])
     assert "On several texts" not in build(output).read_text()
@@ -349,7 +349,7 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     copy_result(output, "one-rung1-on-news", [row], size="rung1", **there)
     build(output)
     assert judged in page.read_text()
-    title = "On another text than these, with settings fitted in each arm:\n\n"
+    title = "On a second text, with settings fitted in each arm:\n\n"
     item = "* A1 a | b: **undecided** at [rung1](one-rung1-on-news/README.md), on news; a below b: −0.030"
     assert title + item in page.read_text()
 

@@ -102,7 +102,7 @@ def _claim(result: Mapping[str, Any], published: Sequence[str]) -> list[str]:
 def _text(result: Mapping[str, Any]) -> list[str]:
     if not (corpus := result.get("corpus")):
         return []
-    return [f"The experiment {corpus['experiment']} on another text: `{corpus['source']}`.", ""]
+    return [f"This is the experiment {corpus['experiment']} on another text, `{corpus['source']}`.", ""]
 
 
 def _limits(limits: Sequence[str]) -> list[str]:
