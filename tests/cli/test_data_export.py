@@ -42,7 +42,7 @@ def export(capsys, text, *arguments, code=0):
 def test_exported_tokens_give_the_same_batches(tmp_path, capsys, text, name, kind):
     text |= {"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": 300} if kind == "bpe" else {}
     before = data.load(resolve(text))
-    shown = export(capsys, text, "--output", str(tmp_path / "out"), "--format", name, "--shard-tokens", "700").out
+    shown = export(capsys, text, "--output", str(tmp_path / "my out"), "--format", name, "--shard-tokens", "700").out
     flags = dict(flag.removeprefix("--config.").split("=", 1) for flag in shlex.split(shown.splitlines()[-1]))
     after = data.load(resolve({**flags, "data.sequence_length": 8, "data.batch_size": 4}))
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
@@ -55,7 +55,7 @@ def test_exported_tokens_give_the_same_batches(tmp_path, capsys, text, name, kin
     for step in (0, 7):
         one, other = (dataset.training_batches().batch(step)["tokens"] for dataset in (before, after))
         assert np.array_equal(one, other)
-    assert json.loads((tmp_path / "out" / "data.json").read_text())["fingerprint"] == before.summary()["fingerprint"]
+    assert json.loads((tmp_path / "my out" / "data.json").read_text())["fingerprint"] == before.summary()["fingerprint"]
     if name == "llmc" and kind == "bytes":
         assert "files" in shown
         assert len(after.parts[0].source.files) > 1

@@ -4,12 +4,14 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 from zoo.cli.console import EscapedConsole, make_console
+from zoo.cli.start_argument import start_argument
 from zoo.errors import ConfigError, reported
 from zoo.terminal import escape, escape_line, shell_line
 
@@ -46,6 +48,10 @@ def test_a_command_is_one_line_that_a_shell_reads_back(locale):
         ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, env={"LC_ALL": locale}
     )
     assert read.stdout.split(b"\0")[:-1] == [word.encode("utf-8", "surrogateescape") for word in words]
+
+
+def test_the_flag_of_a_start_folder_is_quoted():
+    assert start_argument(Path("my runs/it's")) == "--config.training.start_from='my runs/it'\"'\"'s'"
 
 
 @reported

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from publication import results_index
 from publication.claims_table import read_claims
 from publication.results_index import build
 from tests.support.archives import CLAIM_COLUMNS, write_archive
@@ -269,7 +270,9 @@ def test_the_headline_is_the_largest_size_at_which_a_claim_was_decided(output):
     assert "4 claims: 1 not supported, " in page
 
 
-def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output):
+def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(results_index, "write_forest_plots", lambda effects, folder: drawn.extend(effects) or [])
     write_claims(output, CLAIMS)
     path = output / "one/result.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sources": ["stdlib"]}))
@@ -279,6 +282,7 @@ def test_a_claim_on_a_second_text_has_its_own_row_and_a_sentence_on_both(output)
     copy_result(output, "one-on-news", rows, verdict="undecided", claims={"A1": "undecided"}, **there)
     page = build(output).read_text()
     assert "On several texts: at tiny A1 holds on stdlib; is undecided on news (one)." in page
+    assert [label for label, _ in drawn if "contrast 1" in label] == ["A1 contrast 1", "A1 contrast 1, on news"]
     own, other = (line for line in page.splitlines() if line.startswith("| A1"))
     assert "| **supported** |" in own
     assert "| **undecided** |" in other
