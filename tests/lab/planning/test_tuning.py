@@ -82,7 +82,7 @@ def test_tuning_runs_are_a_sweep_of_the_trials_of_each_arm():
     ("base", "changes", "every"),
     [
         ({}, {}, 0),
-        ({"training.eval_every": 10}, {}, 10),
+        ({"training.eval_every": 10}, {}, 0),
         ({"training.translate_every": 10}, {}, "auto"),
         ({}, {"metric": f"steps_to/{PRE}"}, "auto"),
     ],

@@ -54,8 +54,8 @@ def tuning_experiment(
     experiment: Experiment, tune: Tune, trials: Mapping[str, Mapping[float, tuple[int, ...]]]
 ) -> Experiment:
     """Returns the experiment that runs every arm with the given values of one field. Its runs are
-    evaluated at their last step alone, unless the base or the metric says otherwise: nothing else of
-    them is read.
+    evaluated at their last step alone, unless their translations are scored or the metric is read
+    from curves: nothing else of them is read.
 
     Args:
         experiment: whose arms are tuned; values that are tuned already are in it.
@@ -91,12 +91,10 @@ def tuning_experiment(
 
 
 def _evaluated_once(experiment: Experiment) -> Mapping[str, Any]:
-    """Returns the base without evaluations before the last step, which no fit reads, unless it sets
-    their number or something is scored at them.
+    """Returns the base without evaluations before the last step, which no fit reads, unless something
+    is scored at them.
     """
-    flat = flatten(experiment.base)
-    scored = flat[_TRANSLATE_EVERY] or steps_to_arm(experiment.metric)
-    if scored or flat[_EVAL_EVERY] != config.AUTO:
+    if flatten(experiment.base)[_TRANSLATE_EVERY] or steps_to_arm(experiment.metric):
         return experiment.base
     return config.override(experiment.base, {_EVAL_EVERY: 0})
 
