@@ -45,7 +45,7 @@ def test_probe_accuracy_matches_greedy_decoding(trained):
     assert 0 < np.mean(correct) < 1
     found = probe(load_trained(trained), task, documents=150)
     assert found.accuracy == np.mean(correct)
-    assert found.chance == 0.1
+    assert (found.chance, found.unasked) == (0.1, 1.0)
     # The digit is 5 or 3 tokens before the answer, as in q7a3?q7 and q7a3?a3.
     assert sum(count for *_, count in found.by_distance) == 150
     assert (found.by_distance[0][0], found.by_distance[-1][1]) == (3, 5)
@@ -63,7 +63,9 @@ def test_probe_measure_and_command(trained, capsys):
     assert values == {"measured/probe_recall": record["accuracy"]}
     assert (record["task"], record["length"], record["documents"]) == ("recall", 2, 1024)
     assert main(["probe", str(trained), "--task", "recall,length=1,symbols=3", "--documents", "5"]) == 0
-    assert re.search(r"recall, length 1: [\d.]+% of 5 answers \(chance 10.0%\)", capsys.readouterr().out)
+    assert re.search(
+        r"recall, length 1: [\d.]+% of 5 answers \(chance 10.0%, without the question 100.0%\)", capsys.readouterr().out
+    )
     assert main(["probe", str(trained), "--task", "copy,length=30"]) == 2
     assert "62 tokens, and data.sequence_length=16" in capsys.readouterr().err
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int
 
 from zoo.config import ResolvedConfig
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.data.sources.synthetic import SyntheticDocuments
+from zoo.data.sources.synthetic import PROBE_DOCUMENTS, SyntheticDocuments
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.errors import ConfigError
 from zoo.models.functional import Params, Stats, split
@@ -24,7 +24,7 @@ from zoo.models.head import logits
 from zoo.objectives.objective import EVALUATION
 from zoo.training.trained_run import TrainedRun
 
-DOCUMENTS, AT_ONCE, BINS = 1024, 128, 4
+AT_ONCE, BINS = 128, 4
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class ProbeResult:
     Attributes:
         accuracy: share of the documents whose answer is right as a whole.
         chance: the accuracy of answers drawn at random.
+        unasked: that of the best answers to documents without their question; None for a task whose
+            question is all that comes before the answer.
         documents: number of documents.
         by_distance: (shortest distance, longest, share of right answers, documents) of each quarter
             of the distances between the symbol that is the answer and the place where it is asked
@@ -42,12 +44,16 @@ class ProbeResult:
 
     accuracy: float
     chance: float
+    unasked: float | None
     documents: int
     by_distance: tuple[tuple[int, int, float, int], ...]
 
 
 def probe(
-    run: TrainedRun, task: SyntheticDocuments, values: tuple[Params, Stats] | None = None, documents: int = DOCUMENTS
+    run: TrainedRun,
+    task: SyntheticDocuments,
+    values: tuple[Params, Stats] | None = None,
+    documents: int = PROBE_DOCUMENTS,
 ) -> ProbeResult:
     """Scores a run on new documents of a task, each read from its beginning as a row of its own.
 
@@ -80,7 +86,7 @@ def probe(
     filled = np.arange(len(rows) + (-len(rows) % AT_ONCE if len(rows) > AT_ONCE else 0)) % len(rows)
     parts = [filled[i : i + AT_ONCE] for i in range(0, len(filled), AT_ONCE)]
     found = np.concatenate([np.asarray(right(params, stats, rows[part], answers[part])) for part in parts])[: len(rows)]
-    return ProbeResult(float(found.mean()), task.chance, len(rows), _by_distance(task, texts, found))
+    return ProbeResult(float(found.mean()), task.chance, task.unasked, len(rows), _by_distance(task, texts, found))
 
 
 def check(config: ResolvedConfig, task: SyntheticDocuments) -> None:

@@ -27,7 +27,7 @@ from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS
 from zoo.config.kinds.kind import KindsWithTrait
 from zoo.config.shipped import MEASURES as SHIPPED
 from zoo.config.shipped import shipped_names
-from zoo.data.sources.synthetic import SYNTHETIC_TASKS, SyntheticDocuments, parse
+from zoo.data.sources.synthetic import PROBE_DOCUMENTS, SYNTHETIC_TASKS, SyntheticDocuments, parse
 from zoo.files import number_in, read_json, read_object_or_empty
 from zoo.harness.task_names import TaskMetric
 
@@ -101,7 +101,7 @@ MEASURES = {
     ),
     **{
         f"probe_{task}": Measure(
-            f"share of 1,024 new documents of synthetic:{task} whose answer is right as a whole",
+            f"share of {PROBE_DOCUMENTS:,} new documents of synthetic:{task} whose answer is right as a whole",
             True,
             initial=False,
             needs={"objective.kind": OBJECTIVE_KINDS.having("causal")},

@@ -5,10 +5,12 @@ import math
 import re
 from collections import Counter, defaultdict
 
+import numpy as np
 import pytest
 
 from tests.data.reading import texts_of
 from tests.data.sources.test_records import open_documents
+from zoo.data.sources.synthetic import parse
 from zoo.errors import ConfigError
 
 
@@ -69,6 +71,29 @@ def test_stated_best_loss_matches_a_search_over_all_documents(task):
     mean = 40000 / count
     assert sum((number - mean) ** 2 / mean for number in counts.values()) < count + 5 * math.sqrt(2 * count)
     assert stated_best_loss(documents) == pytest.approx(best_loss_by_search(list(counts)), abs=1e-6)
+
+
+@pytest.mark.parametrize("task", SMALL)
+def test_best_answers_without_reading_match_a_search_over_all_documents(task):
+    documents = parse(task)
+    texts = set(texts_of(open_documents(f"synthetic:{task},documents=40000")))
+    size = documents.task.answer(documents.length)
+    answers = Counter(text[-1 - size : -1] for text in texts)
+    assert documents.constant == pytest.approx(max(answers.values()) / len(texts))
+    given = defaultdict(Counter)
+    for text in texts:
+        given[text[: documents.length] if "induction" in task else text.partition("?")[0]][text[-1 - size : -1]] += 1
+    best = sum(max(counts.values()) for counts in given.values()) / len(texts)
+    hidden = any(name in task for name in ("recall", "induction"))
+    assert documents.unasked == (pytest.approx(best) if hidden else None)
+
+
+def test_the_most_frequent_digit_of_many_pairs():
+    documents = parse("recall,length=16,symbols=52")
+    texts = list(documents.texts(20000, "digits"))
+    counts = [Counter(text.partition("?")[0][1::2]) for text in texts]
+    shares = np.array([max(count.values()) / 16 for count in counts])
+    assert abs(documents.unasked - shares.mean()) < 4 * shares.std() / math.sqrt(len(texts))
 
 
 def test_documents_of_the_default_size():

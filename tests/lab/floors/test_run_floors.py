@@ -147,12 +147,25 @@ def test_other_objectives(floors):
     assert replaced == RunFloors(note="no floor is defined for objective.kind=replaced_tokens")
 
 
-def test_a_synthetic_task_has_a_constant_answer_and_an_entropy(floors):
+def test_a_synthetic_task_has_best_guesses_and_an_entropy(floors):
     source = "synthetic:recall,length=4,symbols=12,documents=200"
     found, *_ = floors(data__source=source, data__document_separator="")
     assert found.scores["constant answer"] == {"measured/probe_recall": 0.1}
+    # Four digits: counts 1 1 1 1, 2 1 1, 2 2, 3 1 and 4 of 5040, 4320, 270, 360 and 10 in 10,000.
+    guess = (5040 * 1 + (4320 + 270) * 2 + 360 * 3 + 10 * 4) / 4e4
+    assert found.scores["answer without the question"] == {"measured/probe_recall": pytest.approx(guess)}
     assert found.best == {"eval/bits_per_byte": pytest.approx(2.402, abs=1e-3)}
     assert found.scores["unigram"]["eval/bits_per_byte"] > found.best["eval/bits_per_byte"]
+
+
+def test_the_tasks_of_a_mixture_have_their_guesses(floors):
+    entries = "0.5*stdlib", "0.2*synthetic:recall,length=1", "0.2*synthetic:recall,length=2", "0.1*synthetic:parity"
+    found, *_ = floors(data__source="mixture", data__mixture=entries, data__document_separator="")
+    assert found.scores["constant answer"] == pytest.approx(
+        {"measured/probe_recall": 0.1, "measured/probe_parity": 0.5}
+    )
+    assert found.scores["answer without the question"] == pytest.approx({"measured/probe_recall": (1 + 0.55) / 2})
+    assert "eval/bits_per_byte" not in found.best
 
 
 def test_floors_are_cached_by_what_they_depend_on(floors, monkeypatch):

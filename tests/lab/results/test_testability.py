@@ -96,6 +96,19 @@ def test_the_reason_names_the_floor_and_the_arms():
     assert found.paragraph.endswith(f"; {reason}: superiority is not testable.")
 
 
+@pytest.mark.parametrize(("share", "outcome"), [(0.38, "not testable"), (0.41, "not testable"), (0.42, "holds")])
+def test_answers_need_more_than_lucky_guesses(share, outcome):
+    """1.96 standard errors of 1,024 guesses that are right in 0.3835 of cases are 0.0298."""
+    floors = {"constant answer": 0.1, "answer without the question": 0.3835}
+    ends = [share, share + 2e-4, share + 4e-4]
+    sweep = sweep_of("measured/probe_recall", "non_inferiority", 0.05, floors, A=ends, B=ends[::-1])
+    found = outcome_of(sweep)
+    assert found.outcome == outcome
+    if outcome == "not testable":
+        reason = "no arm beats the answer without the question of 0.3835 by more than the 0.03 of lucky guesses"
+        assert found.notes[0].startswith(f"{reason} (A: 0.")
+
+
 def test_each_arm_has_its_own_floor():
     sweep = sweep_of(floors=FLOORS, A=A, B=B)
     easier = {"A": sweep.floors["A"], "B": RunFloors({"5-gram": {"eval/loss": 1.9}})}

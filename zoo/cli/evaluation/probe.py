@@ -75,9 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(record: dict[str, Any]) -> list[str]:
     """Returns what people read of a probe."""
+    unasked = "" if record["unasked"] is None else f", without the question {record['unasked']:.1%}"
     lines = [
         f"{record['run']} at step {record['step']}: {record['task']}, length {record['length']}: "
-        f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%})"
+        f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%}{unasked})"
     ]
     for low, high, share, documents in record["by_distance"]:
         lines.append(f"  {low} to {high} characters back: {share:.1%} of {documents:,}")

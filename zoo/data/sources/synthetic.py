@@ -22,6 +22,8 @@ from zoo.errors import ConfigError, did_you_mean
 
 LETTERS = np.frombuffer((string.ascii_lowercase + string.ascii_uppercase + string.digits).encode(), np.uint8)
 DIGITS = np.frombuffer(string.digits.encode(), np.uint8)
+# Documents that a trained run is asked to answer, of each task.
+PROBE_DOCUMENTS = 1024
 # Documents made at once. Another number would change the documents.
 _AT_ONCE = 4096
 
@@ -45,6 +47,10 @@ class SyntheticTask:
         place: (document) -> index of the symbol that is the answer, in the rest of the document;
             None where there is no such symbol.
         distinct: whether all `length` symbols of a document differ.
+        likeliest: (length, symbols) -> probability of the most frequent answer; None where all are
+            equally likely.
+        unasked: (length, symbols) -> probability that the best answer to a document without its
+            question is right; None where the question is what comes before the answer, all of it.
         least: minima of the settings, where they are not those of all tasks.
     """
 
@@ -58,6 +64,8 @@ class SyntheticTask:
     choices: Callable[[int], int] = lambda symbols: symbols
     place: Callable[[str], int] | None = None
     distinct: bool = False
+    likeliest: Callable[[int, int], float] | None = None
+    unasked: Callable[[int, int], float] | None = None
     least: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -99,6 +107,24 @@ def _pairs(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
 def _distinct(draws: np.ndarray, length: int) -> np.ndarray:
     """Returns the first letters of a random order: none occurs twice."""
     return LETTERS[np.argsort(draws, axis=1, kind="stable")[:, :length]]
+
+
+def _share_of_the_most_frequent_digit(length: int, symbols: int) -> float:
+    """Returns the expected share of pairs that have the most frequent digit of their document.
+
+    The largest of the counts of n = `length` random digits is at most m with the probability n! / 10^n
+    times the coefficient of x^n in (1 + x + x^2/2! + ... + x^m/m!)^10. The expectation of the
+    largest count is the sum of 1 - P(at most m) over m.
+    """
+    expected = 0.0
+    for most in range(length):
+        counts = np.array([1 / math.factorial(count) for count in range(most + 1)])
+        product = np.ones(1)
+        for _ in DIGITS:
+            product = np.convolve(product, counts)[: length + 1]
+        ways = product[length] if len(product) > length else 0.0
+        expected += 1 - ways * math.factorial(length) / len(DIGITS) ** length
+    return float(expected / length)
 
 
 def _make_induction(draws: np.ndarray, length: int, symbols: int) -> np.ndarray:
@@ -164,6 +190,7 @@ SYNTHETIC_TASKS = {
         choices=lambda symbols: len(DIGITS),
         place=lambda text: text.index(text[-3]) + 1,
         distinct=True,
+        unasked=_share_of_the_most_frequent_digit,
     ),
     "multi_query_recall": SyntheticTask(
         "pairs of a key and a digit, ?, and all pairs again in another order (multi-query associative recall)",
@@ -177,6 +204,7 @@ SYNTHETIC_TASKS = {
         choices=lambda symbols: len(DIGITS),
         place=lambda text: text.index(text[-3]) + 1,
         distinct=True,
+        unasked=_share_of_the_most_frequent_digit,
     ),
     "induction": SyntheticTask(
         "different symbols, one of them again, and the one that followed it",
@@ -187,6 +215,7 @@ SYNTHETIC_TASKS = {
         symbols=len(LETTERS),
         place=lambda text: text.index(text[-3]) + 1,
         distinct=True,
+        unasked=lambda length, symbols: 1 / (length - 1),
         least={"length": 2},
     ),
     "needle": SyntheticTask(
@@ -214,6 +243,8 @@ SYNTHETIC_TASKS = {
         entropy=lambda length, symbols: length * math.log2(math.comb(symbols, 2)),
         length=8,
         symbols=5,
+        # A swap moves a given place with the probability 2 / symbols: the first is the likeliest.
+        likeliest=lambda length, symbols: (1 + (symbols - 1) * (1 - 2 / (symbols - 1)) ** length) / symbols,
         least={"symbols": 3},
     ),
     "addition": SyntheticTask(
@@ -224,6 +255,8 @@ SYNTHETIC_TASKS = {
         length=3,
         symbols=len(DIGITS),
         answer=lambda length: length + 1,
+        # As many pairs of numbers as there are numbers have the sum 99...9.
+        likeliest=lambda length, symbols: float(symbols) ** -length,
     ),
 }
 _LEAST = {"documents": 2, "length": 1, "symbols": 2}
@@ -272,6 +305,19 @@ class SyntheticDocuments:
     def chance(self) -> float:
         """Returns the probability that an answer drawn at random is right."""
         return float(self.task.choices(self.symbols)) ** -self.task.answer(self.length)
+
+    @property
+    def constant(self) -> float:
+        """Returns the probability that the most frequent answer is right."""
+        return self.task.likeliest(self.length, self.symbols) if self.task.likeliest else self.chance
+
+    @property
+    def unasked(self) -> float | None:
+        """Returns the probability that the best answer to a document without its question is right:
+        the most frequent digit of pairs, any symbol of an induction but the first. None for a task
+        whose question is all that comes before the answer.
+        """
+        return self.task.unasked(self.length, self.symbols) if self.task.unasked else None
 
     def texts(self, count: int, seed: str) -> Iterator[str]:
         """Yields `count` documents. Another text as the seed gives others."""

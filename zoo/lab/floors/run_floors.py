@@ -6,7 +6,7 @@
 | spans, denoising, translation | the same of the targets alone; the most frequent target text |
 | masked, masked diffusion | the unigram of the hidden tokens |
 | classification, regression, tagging | a constant answer, and a model of words without their order |
-| causal, on a synthetic task | also a constant answer, for the share of right answers |
+| causal, on a synthetic task | also a constant answer, and the best one to a hidden question |
 
 Other objectives have none. The rows are those of the run's own batches, so tokens, cuts between rows
 and the contexts that a row's first tokens lack are the same as for the model. Each training row is
@@ -29,18 +29,30 @@ from zoo.data import LabelledDataset, TextDataset, TranslationDataset
 from zoo.data.labelled.examples import subsample
 from zoo.data.labelled.labelled_dataset import read_task
 from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
-from zoo.data.sources.synthetic import parse
+from zoo.data.sources.synthetic import SyntheticDocuments
 from zoo.errors import DataError
 from zoo.files import cache_directory, read_object_or_empty, write_json
 from zoo.lab.floors.label_floors import label_floors
 from zoo.lab.floors.ngrams import LONGEST_CONTEXT, WittenBell
-from zoo.lab.floors.record import ANSWER, BIGRAM, PART, TARGET, UNIGRAM, WAITING, RunFloors, floors_record, parse_floors
+from zoo.lab.floors.record import (
+    ANSWER,
+    BIGRAM,
+    PART,
+    TARGET,
+    UNASKED,
+    UNIGRAM,
+    WAITING,
+    RunFloors,
+    floors_record,
+    parse_floors,
+)
+from zoo.lab.measures import tasks_in
 from zoo.nested import flatten
 
 # The n-gram of `LONGEST_CONTEXT` takes about 80 bytes of memory for each token counted.
 MOST_TOKENS = 1 << 22
 # Part of the names of cached results: another way of counting needs another number.
-_VERSION = 1
+_VERSION = 2
 # Tokens from which the count takes more than a few seconds.
 _LONG = 1 << 20
 
@@ -255,16 +267,27 @@ def _named(losses: Mapping[str, tuple[list[float], float]]) -> dict[str, dict[st
 
 
 def _with_answers(config: Any, dataset: Dataset, found: RunFloors) -> RunFloors:
-    """Adds the most frequent target text of pairs, and what is known of a synthetic task."""
+    """Adds the most frequent target text of pairs, and what is known of synthetic tasks."""
     scores, best = dict(found.scores), {}
     if isinstance(dataset, TranslationDataset):
         (text, _), *_ = Counter(dataset.train.targets).most_common(1)
         share = sum(target == text for target in dataset.validation.targets) / len(dataset.validation)
         scores[TARGET] = {"eval/exact_match": share}
-    kind, _, argument = config.data.source.partition(":")
-    if kind == "synthetic" and config.objective.kind in OBJECTIVE_KINDS.having("causal"):
-        documents = parse(argument)
-        # All answers are equally likely, so no constant one is better than chance.
-        scores[ANSWER] = {f"measured/probe_{documents.name}": documents.chance}
-        best["eval/bits_per_byte"] = documents.bits_per_byte
+    if config.objective.kind in OBJECTIVE_KINDS.having("causal"):
+        tasks = tasks_in(config.data.source, config.data.mixture)
+        scores |= _answers_without_reading(tasks)
+        if config.data.source.startswith("synthetic:"):
+            best["eval/bits_per_byte"] = tasks[0].bits_per_byte
     return RunFloors(scores, best, found.note)
+
+
+def _answers_without_reading(tasks: Sequence[SyntheticDocuments]) -> dict[str, dict[str, float]]:
+    """Returns the floors of the shares of right answers, the means over the entries of a task."""
+    found: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(task.name for task in tasks):
+        entries = [task for task in tasks if task.name == name]
+        shares = {ANSWER: [task.constant for task in entries], UNASKED: [task.unasked for task in entries]}
+        for floor, values in shares.items():
+            if None not in values:
+                found.setdefault(floor, {})[f"measured/probe_{name}"] = float(np.mean(values))
+    return found

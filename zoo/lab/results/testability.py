@@ -2,7 +2,8 @@
 
 A rule about two arms says nothing about its claim where
 
-* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds;
+* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds, and for
+  answers to a synthetic task by more than guesses do in one probe of 40;
 * both arms are at a ceiling, or the difference that the rule demands is larger than what is left
   between the arm that must be beaten and the best possible score;
 * a control without what the claim presupposes beats both arms, in the mean over seeds;
@@ -15,9 +16,11 @@ difference.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from zoo.data.sources.synthetic import PROBE_DOCUMENTS
 from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
 from zoo.lab.floors.record import BIGRAM, CONSTANT, MAJORITY_CLASS, MAJORITY_TAG, plain_metric
 from zoo.lab.formatting import number
+from zoo.lab.measures import find_measure, is_measure, measure_name
 from zoo.lab.metrics import base_name, best_possible, higher_is_better, steps_to_arm
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
@@ -74,12 +77,15 @@ def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> str
         if not floors or reached is None:
             return None
         best = hardest(floors, metric)
-        if _better(metric, reached, floors[best]):
+        if _better(metric, reached, floors[best] + _luck(metric, floors[best])):
             return None
         sides.append((sweep.arm(side.arm).label, reached, best, floors[best], metric))
-    places = dict.fromkeys(f"{name} of {number(value)}{sweep.unit(metric)}" for _, _, name, value, metric in sides)
+    places = dict.fromkeys(
+        f"{name} of {number(value)}{sweep.unit(metric)}{_luck_text(metric, value)}" for *_, name, value, metric in sides
+    )
     arms = dict.fromkeys(f"{label}: {_shown(reached)}" for label, reached, *_ in sides)
-    return f"no arm beats the {' and the '.join(places)}, counted on the same training data ({'; '.join(arms)})"
+    counted = "" if all(is_measure(metric) for *_, metric in sides) else ", counted on the same training data"
+    return f"no arm beats the {' and the '.join(places)}{counted} ({'; '.join(arms)})"
 
 
 def named_floors(floors: Mapping[str, float], level: str) -> Mapping[str, float]:
@@ -93,6 +99,24 @@ def named_floors(floors: Mapping[str, float], level: str) -> Mapping[str, float]
 def hardest(floors: Mapping[str, float], metric: str) -> str:
     """Returns the name of the floor with the best score."""
     return (max if higher_is_better(metric) else min)(floors, key=floors.get)
+
+
+def _luck(metric: str, share: float) -> float:
+    """Returns 1.96 standard errors of the share of right guesses among the documents of a probe, of
+    which this share is right on average; 0 for another metric.
+
+    Guesses that are equally good differ in which documents they get right, so no run's share can be
+    compared with that of one guess on the same documents.
+    """
+    measure = find_measure(measure_name(metric))
+    if measure is None or not measure.task:
+        return 0.0
+    return 1.96 * math.sqrt(share * (1 - share) / PROBE_DOCUMENTS)
+
+
+def _luck_text(metric: str, share: float) -> str:
+    luck = _luck(metric, share)
+    return f" by more than the {luck:.2g} of lucky guesses" if luck else ""
 
 
 def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping[str, str]) -> str | None:
