@@ -2,7 +2,8 @@
 
 A probe scores the tasks that a run was trained on, alone or as entries of a mixture, on documents
 that are generated anew. An answer counts if every symbol of it has the highest score of all tokens,
-which is when greedy decoding would write it.
+which is when greedy decoding would write it. Of a document with several questions the first counts:
+once the others are answered, the last digit of multi-query recall is the one that is left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +33,7 @@ class ProbeResult:
     """Accuracy of a run on the documents of one task.
 
     Attributes:
-        accuracy: share of the documents whose answer is right as a whole.
+        accuracy: share of the documents whose first answer is right as a whole.
         chance: the accuracy of answers drawn at random.
         unasked: that of the best answers to documents without their question; None for a task whose
             question is all that comes before the answer.
@@ -40,6 +41,8 @@ class ProbeResult:
         by_distance: (shortest distance, longest, share of right answers, documents) of each quarter
             of the distances between the symbol that is the answer and the place where it is asked
             for, in characters; empty for a task without such a symbol.
+        by_question: share of right answers to each question after right answers to those before it, in
+            order; empty for a task with one.
     """
 
     accuracy: float
@@ -47,6 +50,7 @@ class ProbeResult:
     unasked: float | None
     documents: int
     by_distance: tuple[tuple[int, int, float, int], ...]
+    by_question: tuple[float, ...]
 
 
 def probe(
@@ -72,21 +76,30 @@ def probe(
     rows, answers = _rows(run.tokenizer, texts, task)
     graph, (params, stats) = split(run.model)[0], values or (run.params, run.stats)
     # The tokens that are the answer of some document.
-    places = slice(int(answers.any(axis=0).argmax()), None)
+    places = slice(int(answers.any(axis=(0, 1)).argmax()), None)
 
     @jax.jit
     def right(
-        params: Params, stats: Stats, tokens: Int[Array, "B S"], answers: Bool[Array, "B S"]
-    ) -> Bool[Array, " B"]:
+        params: Params, stats: Stats, tokens: Int[Array, "B S"], answers: Bool[Array, "B Q S"]
+    ) -> Bool[Array, "B Q"]:
         prediction = run.objective.predict(nnx.merge(graph, params, stats), {"tokens": tokens}, {}, EVALUATION)
         scores = logits(prediction)[:, places.start - 1 : tokens.shape[1] - 1, : run.tokenizer.vocab_size]
-        return ((jnp.argmax(scores, axis=-1) == tokens[:, places]) | ~answers[:, places]).all(axis=1)
+        found = jnp.argmax(scores, axis=-1) == tokens[:, places]
+        return (found[:, None] | ~answers[:, :, places]).all(axis=2)
 
     # The last batch is filled up, so that all have one program.
     filled = np.arange(len(rows) + (-len(rows) % AT_ONCE if len(rows) > AT_ONCE else 0)) % len(rows)
     parts = [filled[i : i + AT_ONCE] for i in range(0, len(filled), AT_ONCE)]
     found = np.concatenate([np.asarray(right(params, stats, rows[part], answers[part])) for part in parts])[: len(rows)]
-    return ProbeResult(float(found.mean()), task.chance, task.unasked, len(rows), _by_distance(task, texts, found))
+    first, shares = found[:, 0], tuple(map(float, found.mean(axis=0)))
+    return ProbeResult(
+        shares[0],
+        task.chance,
+        task.unasked,
+        len(rows),
+        _by_distance(task, texts, first),
+        shares if len(shares) > 1 else (),
+    )
 
 
 def check(config: ResolvedConfig, task: SyntheticDocuments) -> None:
@@ -105,24 +118,26 @@ def check(config: ResolvedConfig, task: SyntheticDocuments) -> None:
 
 def _rows(
     tokenizer: Tokenizer, texts: Sequence[str], task: SyntheticDocuments
-) -> tuple[Int[np.ndarray, "N S"], Bool[np.ndarray, "N S"]]:
-    """Returns the documents as tokens, and which of them are answers.
+) -> tuple[Int[np.ndarray, "N S"], Bool[np.ndarray, "N Q S"]]:
+    """Returns the documents as tokens, and which of them are the answer to each question.
 
     The token that opens a document comes first and fills up shorter rows; the line feed is left out.
     """
-    size = 1 + task.task.answer(task.length)
+    size = task.task.answer(task.length)
     encoded = [tokenizer.encode(text[:-1]) for text in texts]
-    asked = [tokenizer.encode(text[:-size]) for text in texts]
-    if any(not np.array_equal(ids[: len(before)], before) for ids, before in zip(encoded, asked, strict=True)):
-        raise ConfigError(
-            f"the run has tokens that hold a part of an answer of {task.name} and the text before it; train it with "
-            "data.tokenizer.kind=bytes or characters"
-        )
     rows = np.full((len(texts), 1 + max(map(len, encoded))), tokenizer.bos_id, np.int32)
-    answers = np.zeros(rows.shape, bool)
-    for row, answer, ids, before in zip(rows, answers, encoded, asked, strict=True):
+    answers = np.zeros((len(texts), len(task.answer_ends), rows.shape[1]), bool)
+    for row, answer, ids, text in zip(rows, answers, encoded, texts, strict=True):
         row[1 : 1 + len(ids)] = ids
-        answer[1 + len(before) : 1 + len(ids)] = True
+        for question, left in enumerate(task.task.left(task.length)):
+            end = len(text) - 1 - left
+            before, through = (tokenizer.encode(text[:stop]) for stop in (end - size, end))
+            if not (np.array_equal(ids[: len(before)], before) and np.array_equal(ids[: len(through)], through)):
+                raise ConfigError(
+                    f"the run has tokens that hold a part of an answer of {task.name} and the text beside it; train it "
+                    "with data.tokenizer.kind=bytes or characters"
+                )
+            answer[question, 1 + len(before) : 1 + len(through)] = True
     return rows, answers
 
 
@@ -131,7 +146,8 @@ def _by_distance(
 ) -> tuple[tuple[int, int, float, int], ...]:
     if (place := task.task.place) is None:
         return ()
-    distances = np.array([task.size - 2 - place(text) for text in texts])
+    end = task.answer_ends[0]
+    distances = np.array([end - 1 - place(text[:end]) for text in texts])
     edges = np.quantile(distances, np.linspace(0, 1, BINS + 1)).round().astype(int)
     found = []
     for low, high in zip([edges[0], *(edges[1:-1] + 1)], edges[1:], strict=True):

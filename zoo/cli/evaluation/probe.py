@@ -80,6 +80,8 @@ def _lines(record: dict[str, Any]) -> list[str]:
         f"{record['run']} at step {record['step']}: {record['task']}, length {record['length']}: "
         f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%}{unasked})"
     ]
+    for number, share in enumerate(record["by_question"], start=1):
+        lines.append(f"  question {number} of {len(record['by_question'])}: {share:.1%}")
     for low, high, share, documents in record["by_distance"]:
         lines.append(f"  {low} to {high} characters back: {share:.1%} of {documents:,}")
     return lines

@@ -10,7 +10,7 @@ import math
 import re
 import string
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,11 +41,12 @@ class SyntheticTask:
             likely.
         length: default of `length`.
         symbols: maximum of `symbols`.
-        answer: (length) -> number of symbols that the rest of the document determines. They are its
-            last ones but for the line feed.
+        answer: (length) -> number of symbols of an answer, which what comes before it determines.
+        left: (length) -> for each answer, how many symbols are between it and the final line feed. The
+            first one is scored: later ones can be told from those before them.
         choices: (symbols) -> number of different symbols that there can be in an answer.
-        place: (document) -> index of the symbol that is the answer, in the rest of the document;
-            None where there is no such symbol.
+        place: (document up to the end of its first answer) -> index of the symbol that is the answer,
+            in what comes before it; None where there is no such symbol.
         distinct: whether all `length` symbols of a document differ.
         likeliest: (length, symbols) -> probability of the most frequent answer; None where all are
             equally likely.
@@ -61,6 +62,7 @@ class SyntheticTask:
     length: int
     symbols: int
     answer: Callable[[int], int] = lambda length: 1
+    left: Callable[[int], Sequence[int]] = lambda length: (0,)
     choices: Callable[[int], int] = lambda symbols: symbols
     place: Callable[[str], int] | None = None
     distinct: bool = False
@@ -188,7 +190,7 @@ SYNTHETIC_TASKS = {
         length=8,
         symbols=52,
         choices=lambda symbols: len(DIGITS),
-        place=lambda text: text.index(text[-3]) + 1,
+        place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
         unasked=_share_of_the_most_frequent_digit,
     ),
@@ -202,7 +204,8 @@ SYNTHETIC_TASKS = {
         length=8,
         symbols=52,
         choices=lambda symbols: len(DIGITS),
-        place=lambda text: text.index(text[-3]) + 1,
+        left=lambda length: range(2 * (length - 1), -1, -2),
+        place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
         unasked=_share_of_the_most_frequent_digit,
     ),
@@ -213,7 +216,7 @@ SYNTHETIC_TASKS = {
         entropy=lambda length, symbols: math.log2(math.perm(symbols, length)) + math.log2(length - 1),
         length=16,
         symbols=len(LETTERS),
-        place=lambda text: text.index(text[-3]) + 1,
+        place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
         unasked=lambda length, symbols: 1 / (length - 1),
         least={"length": 2},
@@ -293,12 +296,17 @@ class SyntheticDocuments:
         return self.task.entropy(self.length, self.symbols) / self.size
 
     @property
+    def answer_ends(self) -> tuple[int, ...]:
+        """Returns where the answers of a document end, in symbols from its beginning."""
+        return tuple(self.size - 1 - left for left in self.task.left(self.length))
+
+    @property
     def answer_is_apart(self) -> bool:
         """Whether the answer is of another class of characters than what comes before it, so that
         tokens of byte-level BPE, whose words have one class, begin with it.
         """
-        text = next(self.texts(1, self.name))
-        before, first = text[-2 - self.task.answer(self.length) :][:2]
+        text, start = next(self.texts(1, self.name)), self.answer_ends[0] - self.task.answer(self.length)
+        before, first = text[start - 1 : start + 1]
         return (before.isalpha(), before.isdecimal()) != (first.isalpha(), first.isdecimal())
 
     @property
