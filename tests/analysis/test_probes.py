@@ -45,7 +45,7 @@ def test_probe_accuracy_matches_greedy_decoding(trained):
     assert 0 < np.mean(correct) < 1
     found = probe(load_trained(trained), task, documents=150)
     assert found.accuracy == np.mean(correct)
-    assert (found.chance, found.unasked) == (0.1, pytest.approx(0.55))
+    assert (found.chance, found.context_only) == (0.1, pytest.approx(0.55))
     # The digit is 5 or 3 tokens before the answer, as in q7a3?q7 and q7a3?a3.
     assert sum(count for *_, count in found.by_distance) == 150
     assert (found.by_distance[0][0], found.by_distance[-1][1]) == (3, 5)
@@ -82,7 +82,7 @@ def test_probe_measure_and_command(trained, capsys):
     assert (record["task"], record["length"], record["documents"]) == ("recall", 2, 1024)
     assert main(["probe", str(trained), "--task", "recall,length=1,symbols=3", "--documents", "5"]) == 0
     assert re.search(
-        r"recall, length 1: [\d.]+% of 5 answers \(chance 10.0%, without the question 100.0%\)", capsys.readouterr().out
+        r"recall, length 1: [\d.]+% of 5 answers \(chance 10.0%, context only 100.0%\)", capsys.readouterr().out
     )
     assert main(["probe", str(trained), "--task", "copy,length=30"]) == 2
     assert "62 tokens, and data.sequence_length=16" in capsys.readouterr().err
@@ -139,7 +139,7 @@ def test_answers_of_several_characters_are_whole_tokens():
     assert answers.tolist() == [[[False] * 5 + [True] * 2]] * 2
     rows, answers = _rows(Pairs(), ["12+3=0\n", "1+3=0\n"], parse("recall,length=1"))
     assert [(row[-1] == opens, answer[0, -1]) for row, answer in zip(rows, answers, strict=True)] == [(False, True)] * 2
-    with pytest.raises(ConfigError, match="hold a part of an answer of addition and the text beside it"):
+    with pytest.raises(ConfigError, match="answers of addition are not whole tokens of the run's tokenizer"):
         _rows(Pairs(across=True), ["12+30=042\n"], task)
 
 

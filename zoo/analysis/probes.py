@@ -3,7 +3,7 @@
 A probe scores the tasks that a run was trained on, alone or as entries of a mixture, on documents
 that are generated anew. An answer counts if every symbol of it has the highest score of all tokens,
 which is when greedy decoding would write it. Of a document with several questions the first counts:
-once the others are answered, the last digit of multi-query recall is the one that is left.
+the last digit of multi-query recall can be found by elimination, from the digits answered before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,8 +35,8 @@ class ProbeResult:
     Attributes:
         accuracy: share of the documents whose first answer is right as a whole.
         chance: the accuracy of answers drawn at random.
-        unasked: that of the best answers to documents without their question; None for a task whose
-            question is all that comes before the answer.
+        context_only: that of the best answers to documents without their question; None for a task
+            whose question is all that comes before the answer.
         documents: number of documents.
         by_distance: (shortest distance, longest, share of right answers, documents) of each quarter
             of the distances between the symbol that is the answer and the place where it is asked
@@ -47,7 +47,7 @@ class ProbeResult:
 
     accuracy: float
     chance: float
-    unasked: float | None
+    context_only: float | None
     documents: int
     by_distance: tuple[tuple[int, int, float, int], ...]
     by_question: tuple[float, ...]
@@ -95,7 +95,7 @@ def probe(
     return ProbeResult(
         shares[0],
         task.chance,
-        task.unasked,
+        task.context_only,
         len(rows),
         _by_distance(task, texts, first),
         shares if len(shares) > 1 else (),
@@ -129,13 +129,13 @@ def _rows(
     answers = np.zeros((len(texts), len(task.answer_ends), rows.shape[1]), bool)
     for row, answer, ids, text in zip(rows, answers, encoded, texts, strict=True):
         row[1 : 1 + len(ids)] = ids
-        for question, left in enumerate(task.task.left(task.length)):
-            end = len(text) - 1 - left
+        for question, trailing in enumerate(task.task.trailing(task.length)):
+            end = len(text) - 1 - trailing
             before, through = (tokenizer.encode(text[:stop]) for stop in (end - size, end))
             if not (np.array_equal(ids[: len(before)], before) and np.array_equal(ids[: len(through)], through)):
                 raise ConfigError(
-                    f"the run has tokens that hold a part of an answer of {task.name} and the text beside it; train it "
-                    "with data.tokenizer.kind=bytes or characters"
+                    f"the answers of {task.name} are not whole tokens of the run's tokenizer; train it with "
+                    "data.tokenizer.kind=bytes or characters"
                 )
             answer[question, 1 + len(before) : 1 + len(through)] = True
     return rows, answers

@@ -101,7 +101,7 @@ MEASURES = {
     ),
     **{
         f"probe_{task}": Measure(
-            f"share of {PROBE_DOCUMENTS:,} new documents of synthetic:{task} whose answer is right as a whole",
+            f"share of {PROBE_DOCUMENTS:,} new documents of synthetic:{task} whose first answer is right as a whole",
             True,
             initial=False,
             needs={"objective.kind": OBJECTIVE_KINDS.having("causal")},

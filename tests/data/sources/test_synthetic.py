@@ -85,7 +85,7 @@ def test_best_answers_without_reading_match_a_search_over_all_documents(task):
         given[text[: documents.length] if "induction" in task else text.partition("?")[0]][text[-1 - size : -1]] += 1
     best = sum(max(counts.values()) for counts in given.values()) / len(texts)
     hidden = any(name in task for name in ("recall", "induction"))
-    assert documents.unasked == (pytest.approx(best) if hidden else None)
+    assert documents.context_only == (pytest.approx(best) if hidden else None)
 
 
 def test_the_most_frequent_digit_of_many_pairs():
@@ -93,7 +93,7 @@ def test_the_most_frequent_digit_of_many_pairs():
     texts = list(documents.texts(20000, "digits"))
     counts = [Counter(text.partition("?")[0][1::2]) for text in texts]
     shares = np.array([max(count.values()) / 16 for count in counts])
-    assert abs(documents.unasked - shares.mean()) < 4 * shares.std() / math.sqrt(len(texts))
+    assert abs(documents.context_only - shares.mean()) < 4 * shares.std() / math.sqrt(len(texts))
 
 
 def test_documents_of_the_default_size():

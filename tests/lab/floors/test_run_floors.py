@@ -153,7 +153,7 @@ def test_a_synthetic_task_has_best_guesses_and_an_entropy(floors):
     assert found.scores["constant answer"] == {"measured/probe_recall": 0.1}
     # Four digits: counts 1 1 1 1, 2 1 1, 2 2, 3 1 and 4 of 5040, 4320, 270, 360 and 10 in 10,000.
     guess = (5040 * 1 + (4320 + 270) * 2 + 360 * 3 + 10 * 4) / 4e4
-    assert found.scores["answer without the question"] == {"measured/probe_recall": pytest.approx(guess)}
+    assert found.scores["context-only answer"] == {"measured/probe_recall": pytest.approx(guess)}
     assert found.best == {"eval/bits_per_byte": pytest.approx(2.402, abs=1e-3)}
     assert found.scores["unigram"]["eval/bits_per_byte"] > found.best["eval/bits_per_byte"]
 
@@ -164,7 +164,7 @@ def test_the_tasks_of_a_mixture_have_their_guesses(floors):
     assert found.scores["constant answer"] == pytest.approx(
         {"measured/probe_recall": 0.1, "measured/probe_parity": 0.5}
     )
-    assert found.scores["answer without the question"] == pytest.approx({"measured/probe_recall": (1 + 0.55) / 2})
+    assert found.scores["context-only answer"] == pytest.approx({"measured/probe_recall": (1 + 0.55) / 2})
     assert "eval/bits_per_byte" not in found.best
 
 

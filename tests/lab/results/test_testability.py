@@ -97,15 +97,15 @@ def test_the_reason_names_the_floor_and_the_arms():
 
 
 @pytest.mark.parametrize(("share", "outcome"), [(0.38, "not testable"), (0.41, "not testable"), (0.42, "holds")])
-def test_answers_need_more_than_lucky_guesses(share, outcome):
-    """1.96 standard errors of 1,024 guesses that are right in 0.3835 of cases are 0.0298."""
-    floors = {"constant answer": 0.1, "answer without the question": 0.3835}
+def test_answers_beat_their_floor_by_more_than_its_sampling_error(share, outcome):
+    """1.96 standard errors of 1,024 answers that are right in 0.3835 of cases are 0.0298."""
+    floors = {"constant answer": 0.1, "context-only answer": 0.3835}
     ends = [share, share + 2e-4, share + 4e-4]
     sweep = sweep_of("measured/probe_recall", "non_inferiority", 0.05, floors, A=ends, B=ends[::-1])
     found = outcome_of(sweep)
     assert found.outcome == outcome
     if outcome == "not testable":
-        reason = "no arm beats the answer without the question of 0.3835 by more than the 0.03 of lucky guesses"
+        reason = "no arm beats the context-only answer of 0.3835 by more than the sampling error of 0.03"
         assert found.notes[0].startswith(f"{reason} (A: 0.")
 
 
@@ -242,6 +242,11 @@ def test_sweeps_without_rules_have_the_same_notes():
         "not testable: no arm's eval/loss beats the 5-gram of 1.600 nats, counted on the same training data"
     ]
     assert sweep_caveats(without_contrasts(sweep_of(floors={"5-gram": 1.75}, A=A, B=B))) == []
+    answers = sweep_of("measured/probe_recall", floors={"constant answer": 0.1}, A=[0.11, 0.12], B=[0.11, 0.11])
+    assert sweep_caveats(without_contrasts(answers)) == [
+        "not testable: no arm's measured/probe_recall beats the constant answer of 0.1000 by more than the sampling "
+        "error of 0.018"
+    ]
     tops = sweep_of("eval/accuracy", floors={}, A=[0.99, 0.991], B=[0.985, 0.99])
     assert sweep_caveats(without_contrasts(tops)) == [
         "not testable: all arms are within 0.02 of the highest eval/accuracy"

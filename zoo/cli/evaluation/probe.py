@@ -75,10 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(record: dict[str, Any]) -> list[str]:
     """Returns what people read of a probe."""
-    unasked = "" if record["unasked"] is None else f", without the question {record['unasked']:.1%}"
+    context_only = "" if record["context_only"] is None else f", context only {record['context_only']:.1%}"
     lines = [
         f"{record['run']} at step {record['step']}: {record['task']}, length {record['length']}: "
-        f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%}{unasked})"
+        f"{record['accuracy']:.1%} of {record['documents']:,} answers (chance {record['chance']:.1%}{context_only})"
     ]
     for number, share in enumerate(record["by_question"], start=1):
         lines.append(f"  question {number} of {len(record['by_question'])}: {share:.1%}")

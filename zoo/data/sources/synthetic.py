@@ -42,15 +42,15 @@ class SyntheticTask:
         length: default of `length`.
         symbols: maximum of `symbols`.
         answer: (length) -> number of symbols of an answer, which what comes before it determines.
-        left: (length) -> for each answer, how many symbols are between it and the final line feed. The
-            first one is scored: later ones can be told from those before them.
+        trailing: (length) -> for each answer, how many symbols are between it and the final line feed.
+            The first one is scored, since those before an answer may help to find it.
         choices: (symbols) -> number of different symbols that there can be in an answer.
         place: (document up to the end of its first answer) -> index of the symbol that is the answer,
             in what comes before it; None where there is no such symbol.
         distinct: whether all `length` symbols of a document differ.
         likeliest: (length, symbols) -> probability of the most frequent answer; None where all are
             equally likely.
-        unasked: (length, symbols) -> probability that the best answer to a document without its
+        context_only: (length, symbols) -> probability that the best answer to a document without its
             question is right; None where the question is what comes before the answer, all of it.
         least: minima of the settings, where they are not those of all tasks.
     """
@@ -62,12 +62,12 @@ class SyntheticTask:
     length: int
     symbols: int
     answer: Callable[[int], int] = lambda length: 1
-    left: Callable[[int], Sequence[int]] = lambda length: (0,)
+    trailing: Callable[[int], Sequence[int]] = lambda length: (0,)
     choices: Callable[[int], int] = lambda symbols: symbols
     place: Callable[[str], int] | None = None
     distinct: bool = False
     likeliest: Callable[[int, int], float] | None = None
-    unasked: Callable[[int, int], float] | None = None
+    context_only: Callable[[int, int], float] | None = None
     least: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -192,7 +192,7 @@ SYNTHETIC_TASKS = {
         choices=lambda symbols: len(DIGITS),
         place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
-        unasked=_share_of_the_most_frequent_digit,
+        context_only=_share_of_the_most_frequent_digit,
     ),
     "multi_query_recall": SyntheticTask(
         "pairs of a key and a digit, ?, and all pairs again in another order (multi-query associative recall)",
@@ -204,10 +204,10 @@ SYNTHETIC_TASKS = {
         length=8,
         symbols=52,
         choices=lambda symbols: len(DIGITS),
-        left=lambda length: range(2 * (length - 1), -1, -2),
+        trailing=lambda length: range(2 * (length - 1), -1, -2),
         place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
-        unasked=_share_of_the_most_frequent_digit,
+        context_only=_share_of_the_most_frequent_digit,
     ),
     "induction": SyntheticTask(
         "different symbols, one of them again, and the one that followed it",
@@ -218,7 +218,7 @@ SYNTHETIC_TASKS = {
         symbols=len(LETTERS),
         place=lambda text: text.index(text[-2]) + 1,
         distinct=True,
-        unasked=lambda length, symbols: 1 / (length - 1),
+        context_only=lambda length, symbols: 1 / (length - 1),
         least={"length": 2},
     ),
     "needle": SyntheticTask(
@@ -298,7 +298,7 @@ class SyntheticDocuments:
     @property
     def answer_ends(self) -> tuple[int, ...]:
         """Returns where the answers of a document end, in symbols from its beginning."""
-        return tuple(self.size - 1 - left for left in self.task.left(self.length))
+        return tuple(self.size - 1 - trailing for trailing in self.task.trailing(self.length))
 
     @property
     def answer_is_apart(self) -> bool:
@@ -320,12 +320,12 @@ class SyntheticDocuments:
         return self.task.likeliest(self.length, self.symbols) if self.task.likeliest else self.chance
 
     @property
-    def unasked(self) -> float | None:
+    def context_only(self) -> float | None:
         """Returns the probability that the best answer to a document without its question is right:
         the most frequent digit of pairs, any symbol of an induction but the first. None for a task
         whose question is all that comes before the answer.
         """
-        return self.task.unasked(self.length, self.symbols) if self.task.unasked else None
+        return self.task.context_only(self.length, self.symbols) if self.task.context_only else None
 
     def texts(self, count: int, seed: str) -> Iterator[str]:
         """Yields `count` documents. Another text as the seed gives others."""

@@ -10,7 +10,7 @@ from zoo.lab.metrics import base_name
 
 FLOORS_FILE = "floors.json"
 UNIGRAM, BIGRAM, TARGET, ANSWER = "unigram", "bigram", "most frequent target", "constant answer"
-UNASKED = "answer without the question"
+CONTEXT_ONLY = "context-only answer"
 MAJORITY_CLASS, MAJORITY_TAG, MEAN = "majority class", "majority tag", "mean of the labels"
 BAG_OF_WORDS, TAG_BY_WORD = "bag of words", "tag by word"
 # Answers that are the same for all inputs.

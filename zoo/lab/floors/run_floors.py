@@ -37,9 +37,9 @@ from zoo.lab.floors.ngrams import LONGEST_CONTEXT, WittenBell
 from zoo.lab.floors.record import (
     ANSWER,
     BIGRAM,
+    CONTEXT_ONLY,
     PART,
     TARGET,
-    UNASKED,
     UNIGRAM,
     WAITING,
     RunFloors,
@@ -286,7 +286,7 @@ def _answers_without_reading(tasks: Sequence[SyntheticDocuments]) -> dict[str, d
     found: dict[str, dict[str, float]] = {}
     for name in dict.fromkeys(task.name for task in tasks):
         entries = [task for task in tasks if task.name == name]
-        shares = {ANSWER: [task.constant for task in entries], UNASKED: [task.unasked for task in entries]}
+        shares = {ANSWER: [task.constant for task in entries], CONTEXT_ONLY: [task.context_only for task in entries]}
         for floor, values in shares.items():
             if None not in values:
                 found.setdefault(floor, {})[f"measured/probe_{name}"] = float(np.mean(values))

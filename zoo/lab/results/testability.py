@@ -2,8 +2,8 @@
 
 A rule about two arms says nothing about its claim where
 
-* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds, and for
-  answers to a synthetic task by more than guesses do in one probe of 40;
+* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds;
+  answers to a synthetic task must beat it by more than its sampling error;
 * both arms are at a ceiling, or the difference that the rule demands is larger than what is left
   between the arm that must be beaten and the best possible score;
 * a control without what the claim presupposes beats both arms, in the mean over seeds;
@@ -20,7 +20,7 @@ from zoo.data.sources.synthetic import PROBE_DOCUMENTS
 from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
 from zoo.lab.floors.record import BIGRAM, CONSTANT, MAJORITY_CLASS, MAJORITY_TAG, plain_metric
 from zoo.lab.formatting import number
-from zoo.lab.measures import find_measure, is_measure, measure_name
+from zoo.lab.measures import is_measure
 from zoo.lab.metrics import base_name, best_possible, higher_is_better, steps_to_arm
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
@@ -77,15 +77,22 @@ def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> str
         if not floors or reached is None:
             return None
         best = hardest(floors, metric)
-        if _better(metric, reached, floors[best] + _luck(metric, floors[best])):
+        if _beats(metric, reached, floors[best]):
             return None
         sides.append((sweep.arm(side.arm).label, reached, best, floors[best], metric))
-    places = dict.fromkeys(
-        f"{name} of {number(value)}{sweep.unit(metric)}{_luck_text(metric, value)}" for *_, name, value, metric in sides
-    )
     arms = dict.fromkeys(f"{label}: {_shown(reached)}" for label, reached, *_ in sides)
-    counted = "" if all(is_measure(metric) for *_, metric in sides) else ", counted on the same training data"
-    return f"no arm beats the {' and the '.join(places)}{counted} ({'; '.join(arms)})"
+    return f"no arm beats {_floors_text(sweep, [side[2:] for side in sides])} ({'; '.join(arms)})"
+
+
+def _floors_text(sweep: SweepResults, floors: Iterable[tuple[str, float, str]]) -> str:
+    """Returns floors that were not beaten, each (name, score, metric), as the object of a sentence."""
+    floors = list(dict.fromkeys(floors))
+    shown = [f"the {name} of {number(score)}{sweep.unit(metric)}" for name, score, metric in floors]
+    errors = [f"{error:.2g}" for _, score, metric in floors if (error := _sampling_error(metric, score))]
+    by = f" by more than the sampling error of {' and '.join(dict.fromkeys(errors))}" if errors else ""
+    # How often an answer to a synthetic task is right is known, and not counted.
+    counted = "" if all(is_measure(metric) for *_, metric in floors) else ", counted on the same training data"
+    return f"{' and '.join(shown)}{by}{counted}"
 
 
 def named_floors(floors: Mapping[str, float], level: str) -> Mapping[str, float]:
@@ -101,22 +108,19 @@ def hardest(floors: Mapping[str, float], metric: str) -> str:
     return (max if higher_is_better(metric) else min)(floors, key=floors.get)
 
 
-def _luck(metric: str, share: float) -> float:
-    """Returns 1.96 standard errors of the share of right guesses among the documents of a probe, of
-    which this share is right on average; 0 for another metric.
+def _beats(metric: str, reached: float, floor: float) -> bool:
+    """Whether a score beats a floor, by more than the floor's sampling error if it has one."""
+    return _better(metric, reached, floor + _sampling_error(metric, floor))
 
-    Guesses that are equally good differ in which documents they get right, so no run's share can be
-    compared with that of one guess on the same documents.
+
+def _sampling_error(metric: str, share: float) -> float:
+    """Returns 1.96 standard errors of a share of right answers to the documents of a probe, with this
+    expectation; 0 for another metric than a measure, of which only these have floors.
+
+    Answers that are equally likely to be right are not right on the same documents, so that the share
+    of a run cannot be compared with that of one of them on the documents that the run answered.
     """
-    measure = find_measure(measure_name(metric))
-    if measure is None or not measure.task:
-        return 0.0
-    return 1.96 * math.sqrt(share * (1 - share) / PROBE_DOCUMENTS)
-
-
-def _luck_text(metric: str, share: float) -> str:
-    luck = _luck(metric, share)
-    return f" by more than the {luck:.2g} of lucky guesses" if luck else ""
+    return 1.96 * math.sqrt(share * (1 - share) / PROBE_DOCUMENTS) if is_measure(metric) else 0.0
 
 
 def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping[str, str]) -> str | None:
@@ -196,15 +200,11 @@ def testability_notes(sweep: SweepResults) -> Iterator[str]:
         return
     floors = {name: sweep.floor_scores(name, sweep.metric) for name in ends}
     if all(floors.values()):
-        best = {name: hardest(found, sweep.metric) for name, found in floors.items()}
-        if not any(_better(sweep.metric, ends[name], floors[name][best[name]]) for name in ends):
-            shown = dict.fromkeys(
-                f"{best[name]} of {number(floors[name][best[name]])}{sweep.unit(sweep.metric)}" for name in ends
-            )
-            yield (
-                f"not testable: no arm's {sweep.metric} beats the {' and the '.join(shown)}, counted on the same "
-                "training data"
-            )
+        best = [
+            (name, found[name], sweep.metric) for found in floors.values() for name in [hardest(found, sweep.metric)]
+        ]
+        if not any(_beats(sweep.metric, ends[arm], floor) for arm, (_, floor, _) in zip(ends, best, strict=True)):
+            yield f"not testable: no arm's {sweep.metric} beats {_floors_text(sweep, best)}"
     top = best_possible(sweep.metric)
     bounded = top is not None and higher_is_better(sweep.metric)
     if len(ends) > 1 and bounded and all(top - value <= CEILING for value in ends.values()):
