@@ -87,6 +87,9 @@ class Experiment:
             arms that are not named have no runs. Empty in experiment files.
         tuned_at: name of the sweep at another size that `tuned_values` follow; empty if they were
             found at this one. Filled in by `zoo run --tuned-as`.
+        archived_tuning: the entry "tuning" of the archived result of the same runs that `tuned_values`
+            and `tuning_curves` were taken from, with "metric" and "commits"; filled in by
+            `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
         corpus: {"experiment": its name on its own text, "source": the text} of an experiment on
@@ -113,6 +116,7 @@ class Experiment:
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tuning_curves: Mapping[str, Mapping[str, TuningCurve]] = field(default_factory=dict)
     tuned_at: str = ""
+    archived_tuning: Mapping[str, Any] = field(default_factory=dict)
     seeds_of_arms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     measures: tuple[str, ...] = ()

@@ -20,13 +20,15 @@ from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
+from zoo.lab.planning.tuned_as import with_values_of
 from zoo.lab.report.archive.experiment_page import experiment_page, read_table
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results import tuning_misfit
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_grid import load_tuning_grid, parse_curve, tuning_curves, tuning_losses
+from zoo.lab.results.tuning_grid import load_tuning_grid, tuning_curves, tuning_losses
 from zoo.lab.results.verdict import judge
+from zoo.lab.statistics.tuning_curve import parse_curve
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 RATE = "optimizer.learning_rate"
@@ -392,7 +394,7 @@ def test_values_tuned_at_another_size_are_mapped_by_their_place_in_the_bracket(t
     monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
     other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: math.sqrt(0.02)}}
     (tmp_path / record).write_text(json.dumps({"name": "norms", "tuning": other}))
-    plan = make_plan(tuning.with_values_of(experiment(), tmp_path))
+    plan = make_plan(with_values_of(experiment(), tmp_path))
     assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.01, POST: 0.00173}
     expected = {"tuned_at": "norms", "chosen": {PRE: 0.01, POST: 0.00173}}
     assert plan.record()["tuning"] | expected == plan.record()["tuning"]
@@ -417,7 +419,7 @@ def test_unusable_tuning_of_another_size_is_refused(tmp_path, changes, text):
     if changes is not None:
         (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": {**other, **changes}}))
     with pytest.raises(ConfigError, match=text):
-        tuning.with_values_of(experiment(), tmp_path)
+        with_values_of(experiment(), tmp_path)
 
 
 def test_values_tuned_at_another_size_need_no_tuning_runs(zoo, tmp_path):
@@ -431,3 +433,52 @@ def test_values_tuned_at_another_size_need_no_tuning_runs(zoo, tmp_path):
     assert not Path("runs/norms/tuning").exists()
     assert (rate_of(f"{PRE}-seed0"), rate_of(f"{POST}-seed0")) == (0.01, 0.001)
     assert "--tuned-as" in json.loads(Path("runs/norms/experiment.json").read_text())["command"]
+
+
+def archived(folder):
+    """Archives the sweep in runs/norms, whose runs have their identities as if they were trained;
+    returns the folder of its result.
+    """
+    for run in json.loads(Path("runs/norms/experiment.json").read_text())["runs"]:
+        Path("runs/norms", run["folder"], "meta.json").write_text(json.dumps({"identity": run["identity"]}))
+    return archive_results(load_sweep("runs/norms"), folder, allow_dirty=True)
+
+
+def test_an_archived_result_of_the_same_runs_gives_its_curves_and_no_tuning_is_repeated(tuned, tmp_path):
+    result = archived(tmp_path)
+    before, verdict = load_tuning_grid("runs/norms", load_sweep("runs/norms").tuning), judge(load_sweep("runs/norms"))
+    shutil.rmtree("runs")
+    code, _, err = tuned(*FLAGS[:2], "--tuned-as", str(result), curves=CURVES, figures=True)
+    assert (code, err) == (0, "")
+    assert not Path("runs/norms/tuning").exists()
+    sweep = load_sweep("runs/norms")
+    assert judge(sweep).outcomes[0].difference == verdict.outcomes[0].difference
+    assert judge(sweep).claims == verdict.claims
+    assert any("the tuning runs are those of an earlier sweep" in line for line in sweep.warnings)
+    grid = load_tuning_grid("runs/norms", sweep.tuning)
+    assert (grid.chosen, grid.curves) == (before.chosen, before.curves)
+    assert grid.arms[POST][0].scores == pytest.approx(before.arms[POST][0].scores)
+    again = archived(tmp_path / "again")
+    assert (again / "tuning.csv").read_text() == (result / "tuning.csv").read_text()
+    assert json.loads((again / "result.json").read_text())["tuned"] == "fitted"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["arms"][0]["configs"].pop(),
+        lambda record: record.update(metric="eval/accuracy"),
+        lambda record: record["tuning"].pop("scores"),
+        lambda record: record["tuning"]["curves"].pop(POST),
+    ],
+    ids=["a run is missing", "another metric", "no scores", "an arm without a curve"],
+)
+def test_an_archived_result_of_other_runs_gives_values_alone(tuned, tmp_path, change):
+    result = archived(tmp_path)
+    record = json.loads((result / "result.json").read_text())
+    same = experiment(tune=Tune(RATE, GRID, (1000, 1001)), seeds=(0, 1))
+    assert with_values_of(same, result).archived_tuning
+    change(record)
+    (result / "result.json").write_text(json.dumps(record))
+    other = with_values_of(same, result)
+    assert (other.archived_tuning, other.tuned_at) == ({}, "norms")

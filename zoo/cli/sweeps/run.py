@@ -165,7 +165,7 @@ def _experiment(args: argparse.Namespace):
     from zoo.lab.planning.adhoc import experiment_from_flags
     from zoo.lab.planning.leave_one_out import ablation
     from zoo.lab.planning.other_corpus import on_corpus
-    from zoo.lab.planning.tuning import with_values_of
+    from zoo.lab.planning.tuned_as import with_values_of
     from zoo.lab.results.noise import noise_of_sweeps
 
     changes = _changes(args)

@@ -160,7 +160,8 @@ def _add_tuning_options(group: argparse._ArgumentGroup) -> None:
         metavar="DIR",
         type=Path,
         help="tune nothing: every arm has the value at the same place in the bracket as its best one in DIR, a sweep "
-        "of the same experiment at another size or its archived result; the arms count as not tuned",
+        "of the same experiment at another size or its archived result; the arms count as not tuned, unless DIR is "
+        "an archived result of the very runs that are planned, whose fitted curves are taken over",
     )
 
 

@@ -99,7 +99,7 @@ class SweepWorkflow:
     def _run(self, experiment: Experiment) -> int | None:
         """Returns the exit code; None if runs were handed to a scheduler that has not ended them."""
         design = self._plan_looks(experiment) if self._options.max_seeds else None
-        if experiment.tune and not experiment.tuned_at:
+        if experiment.tune and not (experiment.tuned_at or experiment.archived_tuning):
             code, experiment = self._tune(experiment, design.max_seeds if design else 0)
             if code or experiment is None:
                 return code

@@ -7,27 +7,19 @@ also the luckiest, and that luck would be credited to the arm. A second number i
 folder, at the values found for the first.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from zoo import config
-from zoo.errors import ConfigError
-from zoo.files import read_json
 from zoo.lab.declarations import TUNING_FOLDER, Tune
 from zoo.lab.experiment import Experiment, arm_name
 from zoo.lab.metrics import steps_to_arm
 from zoo.lab.planning.arm_resolution import arm_overrides
 from zoo.lab.planning.tuning_search import FACTOR, Losses, SearchState
-from zoo.lab.statistics.tuning_curve import MIN_VALUES, TuningCurve
+from zoo.lab.statistics.tuning_curve import MIN_VALUES, TuningCurve, curve_record
 from zoo.nested import flatten
 
-# The records of a sweep and of an archived result.
-_RECORDS = ("experiment.json", "result.json")
 _EVAL_EVERY, _TRANSLATE_EVERY = "training.eval_every", "training.translate_every"
 
 
@@ -156,6 +148,8 @@ def tuning_record(experiment: Experiment) -> dict[str, Any]:
 
 
 def _record_of(experiment: Experiment, tune: Tune) -> dict[str, Any]:
+    if experiment.archived_tuning:
+        return dict(experiment.archived_tuning)
     field = tune.field
     curves = {arm: by_field[field] for arm, by_field in experiment.tuning_curves.items() if field in by_field}
     chosen = {arm: changes[field] for arm, changes in experiment.tuned_values.items() if field in changes}
@@ -167,91 +161,19 @@ def _record_of(experiment: Experiment, tune: Tune) -> dict[str, Any]:
         "seeds": list(tune.seeds),
         "chosen": chosen,
         **({"distance_to_one": True} if tune.distance_to_one else {}),
-        **({"curves": {arm: _json_curve(curve) for arm, curve in curves.items()}} if curves else {}),
+        **({"curves": {arm: curve_record(curve) for arm, curve in curves.items()}} if curves else {}),
         **({"tuned_at": experiment.tuned_at} if experiment.tuned_at else {}),
     }
 
 
-def _json_curve(curve: TuningCurve) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in asdict(curve).items()
-    }
-
-
-def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
-    """Returns the experiment with the values that tuning chose at another size.
-
-    A value is mapped by its place in the bracket, on a logarithmic scale: half way between the second
-    and the third value there becomes half way between the second and the third here. Nothing is tuned.
-
-    Args:
-        experiment: with one tuned number.
-        folder: of a tuned sweep of the same experiment at another size, or its archived result.
-
-    Raises:
-        ConfigError: the experiment tunes nothing, or several numbers; the folder has no result of
-            tuning, or the two do not have the same arms, field and number of values.
-    """
-    name, chosen, values = _other_tuning(experiment, folder)
-    tune = experiment.tunings[0]
-    own, others = sorted(tune.values), sorted(values)
-    if len(own) != len(others):
-        raise ConfigError(
-            f"{folder}: its bracket has {len(others)} values and that of {experiment.name} {len(own)}; values are "
-            "matched by their place in the bracket, so both need equally many"
-        )
-    arms = arm_names(experiment)
-    if missing := [arm for arm in arms if arm not in chosen]:
-        raise ConfigError(
-            f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(chosen) or 'none'}"
-        )
-    if wrong := [f"{chosen[arm]!r} of {arm}" for arm in arms if not _is_positive(chosen[arm])]:
-        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number above 0")
-    found = with_tuned_value(experiment, tune, {arm: _mapped(chosen[arm], others, own) for arm in arms}, {})
-    return replace(found, tuned_at=name)
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def _mapped(value: float, others: list[float], own: list[float]) -> float:
-    """Returns the value at the same place in `own` as `value` has in `others`, to three digits."""
-    if value in others:
-        return own[others.index(value)]
-    x = math.log(value)
-    there, here = np.log(others), np.log(own)
-    if value < others[0]:
-        return float(f"{math.exp(here[0] + x - there[0]):.3g}")
-    if value > others[-1]:
-        return float(f"{math.exp(here[-1] + x - there[-1]):.3g}")
-    return float(f"{math.exp(np.interp(x, there, here)):.3g}")
-
-
-def _other_tuning(experiment: Experiment, folder: Path) -> tuple[str, Mapping[str, float], list[float]]:
-    """Returns the name of the sweep in `folder`, the value of each arm, and the bracket."""
-    if len(experiment.tunings) != 1:
-        tuned = "nothing" if not experiment.tunings else f"{len(experiment.tunings)} numbers"
-        raise ConfigError(f"--tuned-as {folder}: {experiment.name} tunes {tuned}; it needs one tuned number")
-    path = next((folder / name for name in _RECORDS if (folder / name).is_file()), None)
-    if path is None:
-        raise ConfigError(f"--tuned-as {folder}: neither a sweep nor an archived result")
-    try:
-        record = read_json(path)
-        tuning = record.get("tuning") or {}
-        name, field, chosen = record["name"], tuning.get("field"), dict(tuning.get("chosen") or {})
-        values = [float(value) for value in tuning.get("values") or ()]
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
-    own = experiment.tunings[0].field
-    if field != own or not chosen:
-        raise ConfigError(f"{path}: no tuned {own}; it tuned {field or 'nothing'}")
-    return name, chosen, values
-
-
 def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
-    """Returns a warning if the values were chosen at another size."""
+    """Returns a warning if the values were chosen in another sweep."""
+    if found := experiment.archived_tuning:
+        commits = ", ".join(commit[:8] for commit in found["commits"]) or "unknown"
+        return [
+            f"the tuning runs are those of an earlier sweep with the same configs (commits of its runs: {commits}); "
+            "they were not repeated"
+        ]
     if not experiment.tuned_at:
         return []
     return [

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from zoo.lab.planning.tuning_search import Losses, rounded_value
 from zoo.lab.results.schema import as_dict, as_list, as_text
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
-from zoo.lab.statistics.tuning_curve import TuningCurve
+from zoo.lab.statistics.tuning_curve import TuningCurve, parse_curve
 
 # The least distance between labelled values of an axis, as a share of its length.
 BETWEEN_TICKS = 0.12
@@ -147,6 +147,8 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         return None
     curves = {arm: curve for arm, entry in as_dict(tuning.get("curves")).items() if (curve := parse_curve(entry))}
     try:
+        if tuning.get("scores"):
+            return _archived_grid(tuning, curves)
         sweep = load_sweep(Path(folder) / (as_text(tuning.get("folder")) or TUNING_FOLDER))
         # A tuning that was continued with fewer seeds has runs that never end.
         found = grid_points(sweep, path, factor, unfinished=True)
@@ -156,8 +158,23 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
         if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
             chosen, curves = {"": next(iter(chosen.values()))}, dict.fromkeys([""], *curves.values()) if curves else {}
         return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
-    except (ConfigError, KeyError):
+    except (ConfigError, KeyError, AttributeError, TypeError, ValueError):
         return None
+
+
+def _archived_grid(tuning: Mapping[str, Any], curves: Mapping[str, TuningCurve]) -> TuningGrid:
+    """Returns the grid of tuning runs whose scores an archived result has (`zoo run --tuned-as`)."""
+    metric = tuning["metric"]
+    worst = -math.inf if higher_is_better(metric) else math.inf
+    arms = {
+        arm: [
+            GridPoint(float(value), {int(seed): worst if score is None else score for seed, score in by_seed.items()})
+            for value, by_seed in sorted(by_value.items(), key=lambda item: float(item[0]))
+        ]
+        for arm, by_value in tuning["scores"].items()
+    }
+    distance_to_one = bool(tuning.get("distance_to_one"))
+    return TuningGrid(tuning["field"], metric, tuning["seeds"], arms, tuning["chosen"], dict(curves), distance_to_one)
 
 
 def tuning_losses(
@@ -206,15 +223,6 @@ def tuned_text(tune: Tune, value: float, curve: TuningCurve) -> str:
         f"{short} {value:g}, the minimum of a curve through {len(curve.values)} values (expected regret "
         f"{curve.mean_regret:.2g}, noise of a run {curve.sd:.2g})"
     )
-
-
-def parse_curve(entry: Any) -> TuningCurve | None:
-    """Returns a curve as experiment.json holds it; None if the entry is none."""
-    names = [field.name for field in fields(TuningCurve)]
-    if not isinstance(entry, dict) or not set(names) <= set(entry):
-        return None
-    found = {name: math.nan if entry[name] is None else entry[name] for name in names}
-    return TuningCurve(**found | {"values": tuple(found["values"])})
 
 
 def tuning_entries(tuning: Mapping[str, Any]) -> list[dict[str, Any]]:

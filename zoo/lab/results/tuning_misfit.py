@@ -19,8 +19,8 @@ from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.tuning_search import Losses
 from zoo.lab.results.schema import as_dict
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.tuning_grid import load_tuning_grid, parse_curve, tuning_entries
-from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, TuningCurve, misfit_p
+from zoo.lab.results.tuning_grid import load_tuning_grid, tuning_entries
+from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, TuningCurve, misfit_p, parse_curve
 
 # Archived values have six digits.
 _SAME_VALUE = 1e-5

@@ -30,7 +30,8 @@ has the F distribution with f_0 - f_1 and f_1 degrees of freedom under the parab
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -76,6 +77,23 @@ class TuningCurve:
     def mean_square_regret(self) -> float:
         """E[R^2] = 3 (c v)^2."""
         return 3 * self.mean_regret**2
+
+
+def curve_record(curve: TuningCurve) -> dict[str, Any]:
+    """Returns a curve as experiment.json holds it: None in place of numbers that are not finite."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(curve).items()
+    }
+
+
+def parse_curve(entry: Any) -> TuningCurve | None:
+    """Returns a curve as experiment.json holds it; None if the entry is none."""
+    names = [field.name for field in fields(TuningCurve)]
+    if not isinstance(entry, dict) or not set(names) <= set(entry):
+        return None
+    found = {name: math.nan if entry[name] is None else entry[name] for name in names}
+    return TuningCurve(**found | {"values": tuple(found["values"])})
 
 
 def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool = False) -> TuningCurve:
