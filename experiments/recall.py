@@ -13,7 +13,7 @@ Canon layers does not learn to recall in these steps; `multi_query_recall.py` as
 a document, which it does learn.
 
 Stated beforehand, on `measured/probe_recall` at the last step, the share of 1,024 new documents whose
-digit is right (0.1 for a random digit, 0.39 for the most frequent digit of the document):
+digit is right (0.1 for a random digit, 0.38 for the most frequent digit of the document):
 
 * A14: the share of sigmoid attention is at most 0.05 below that of softmax attention
   (non-inferiority).
