@@ -470,8 +470,21 @@ def test_an_archived_result_of_the_same_runs_gives_its_curves_and_no_tuning_is_r
         lambda record: record.update(metric="eval/accuracy"),
         lambda record: record["tuning"].pop("scores"),
         lambda record: record["tuning"]["curves"].pop(POST),
+        lambda record: record["tuning"]["scores"].update({POST: {"fast": {"1000": 2.0}}}),
+        lambda record: record["tuning"]["scores"].update({POST: 3}),
+        lambda record: record.update(arms=3),
+        lambda record: record.update(seeds="two"),
     ],
-    ids=["a run is missing", "another metric", "no scores", "an arm without a curve"],
+    ids=[
+        "a run is missing",
+        "another metric",
+        "no scores",
+        "an arm without a curve",
+        "a value that is no number",
+        "scores that are none",
+        "arms that are none",
+        "seeds that are none",
+    ],
 )
 def test_an_archived_result_of_other_runs_gives_values_alone(tuned, tmp_path, change):
     result = archived(tmp_path)

@@ -17,7 +17,7 @@ import numpy as np
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.experiment import Experiment
-from zoo.lab.planning.plan import InvalidPlan, make_plan
+from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.tuning import arm_names, with_tuned_value
 from zoo.lab.statistics.tuning_curve import TuningCurve, parse_curve
 
@@ -68,15 +68,14 @@ def _with_curves(experiment: Experiment, record: Mapping[str, Any], chosen: Mapp
     """Returns the experiment with the values and curves of an archived result that has its runs; None
     if it lacks one of them, or was judged by another metric.
     """
-    tuning, seeds = record["tuning"], record.get("seeds")
-    curves = _curves(tuning, chosen)
-    archived = {run for arm in record.get("arms") or () if isinstance(arm, dict) for run in arm.get("configs") or ()}
-    if not curves or not archived or not seeds or tuning.get("further") or record.get("metric") != experiment.metric:
+    tuning, curves = record["tuning"], _curves(record["tuning"], chosen)
+    if not curves or tuning.get("further") or record.get("metric") != experiment.metric:
         return None
     tuned = with_tuned_value(experiment, experiment.tunings[0], chosen, curves)
     try:
-        planned = make_plan(replace(tuned, seeds=tuple(seeds)))
-    except InvalidPlan:
+        archived = {run for arm in record["arms"] for run in arm["configs"]}
+        planned = make_plan(replace(tuned, seeds=tuple(record["seeds"])))
+    except (KeyError, TypeError, ConfigError):
         return None
     if not {run.identity for run in planned.runs} <= archived:
         return None
@@ -87,11 +86,26 @@ def _with_curves(experiment: Experiment, record: Mapping[str, Any], chosen: Mapp
 
 def _curves(tuning: Mapping[str, Any], chosen: Mapping[str, float]) -> dict[str, TuningCurve] | None:
     """Returns the fitted curve of each arm; None if one is missing, or the scores behind it."""
-    by_arm, scores = tuning.get("curves"), tuning.get("scores")
-    if not isinstance(by_arm, dict) or not isinstance(scores, dict) or not set(chosen) <= set(scores):
+    by_arm = tuning.get("curves")
+    if not isinstance(by_arm, dict) or not all(_has_scores(tuning, arm) for arm in chosen):
         return None
     curves = {arm: curve for arm in chosen if (curve := parse_curve(by_arm.get(arm)))}
     return curves if len(curves) == len(chosen) else None
+
+
+def _has_scores(tuning: Mapping[str, Any], arm: str) -> bool:
+    """Tells whether the record has the scores of an arm's tuning runs, {value: {seed: score}}, with
+    None for a run that diverged.
+    """
+    try:
+        runs = [
+            (float(value), int(seed), score)
+            for value, by in tuning["scores"][arm].items()
+            for seed, score in by.items()
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return bool(runs) and all(score is None or isinstance(score, int | float) for _, _, score in runs)
 
 
 def _is_positive(value: Any) -> bool:
