@@ -85,11 +85,12 @@ class Experiment:
             (`zoo.lab.planning.known_noise`).
         seeds_of_arms: {arm: its seeds} if not every arm runs with every seed, as in a tuning sweep;
             arms that are not named have no runs. Empty in experiment files.
-        tuned_at: name of the sweep at another size that `tuned_values` follow; empty if they were
-            found at this one. Filled in by `zoo run --tuned-as`.
-        archived_tuning: the entry "tuning" of the archived result of the same runs that `tuned_values`
-            and `tuning_curves` were taken from, with "metric" and "commits"; filled in by
-            `zoo run --tuned-as`.
+        tuned_at: name of another sweep, as at another size, that `tuned_values` follow; empty if they
+            were found for these arms. Filled in by `zoo run --tuned-as`.
+        untaken_curves: why the fitted curves of that sweep were not taken over; empty if it has none.
+        archived_tuning: the entry "tuning" of the archived result that `tuned_values` and
+            `tuning_curves` were taken over from, with the "metric", "commits" and "data" of its runs;
+            filled in by `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
         corpus: {"experiment": its name on its own text, "source": the text} of an experiment on
@@ -116,6 +117,7 @@ class Experiment:
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tuning_curves: Mapping[str, Mapping[str, TuningCurve]] = field(default_factory=dict)
     tuned_at: str = ""
+    untaken_curves: str = ""
     archived_tuning: Mapping[str, Any] = field(default_factory=dict)
     seeds_of_arms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -170,7 +170,7 @@ def test_differences_from_a_baseline_have_the_intervals_of_contrasts(changes):
             {"field": "f", "chosen": {"a": 1, "b": 2}, "values": [1, 2, 3], "seeds": [1000]},
             "f is the best of 3 values with 1 seed, without a curve",
         ),
-        ({"field": "f", "chosen": {"a": 1, "b": 2}, "tuned_at": "s-micro"}, "f was tuned at another size (s-micro)"),
+        ({"field": "f", "chosen": {"a": 1, "b": 2}, "tuned_at": "s-micro"}, "f was tuned in another sweep (s-micro)"),
     ],
     ids=["no minimum", "a grid", "another size"],
 )

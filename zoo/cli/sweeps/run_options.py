@@ -161,7 +161,7 @@ def _add_tuning_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         help="tune nothing: every arm has the value at the same place in the bracket as its best one in DIR, a sweep "
         "of the same experiment at another size or its archived result; the arms count as not tuned, unless DIR is "
-        "an archived result of the very runs that are planned, whose fitted curves are taken over",
+        "an archived result of the same arms at these values, whose fitted curves are taken over",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from zoo.config import ResolvedConfig, check_records, plugins
-from zoo.errors import ConfigError, DataError, Preempted
+from zoo.errors import ConfigError, DataError, Preempted, listed
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
@@ -104,11 +104,20 @@ class SweepWorkflow:
             if code or experiment is None:
                 return code
         if design:
+            self._check_seeds_of_archived_tuning(experiment, design)
             return self._run_until_decided(experiment, design)
         return self._run_sweep(experiment, self._options.folder, continues=bool(experiment.tune))
 
     def _say(self, text: str, style: str = "") -> None:
         print_line(self._console, text, style)
+
+    def _check_seeds_of_archived_tuning(self, experiment: Experiment, design: SequentialDesign) -> None:
+        """Refuses seeds of later looks that are those of tuning runs which were taken over."""
+        later = extend_seeds(experiment.seeds, design.max_seeds)
+        if both := sorted(set(experiment.archived_tuning.get("seeds") or ()) & set(later)):
+            raise ConfigError(
+                f"--until-decided: {listed([f'seed {seed}' for seed in both], 4)} of later looks tuned the arms"
+            )
 
     def _earlier(self, folder: Path) -> Path:
         """Returns the folder of the sweep that goes on: one without runs if it is archived first."""

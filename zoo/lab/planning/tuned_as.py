@@ -1,14 +1,14 @@
 """Tuned values from the record of another sweep, so that nothing is tuned again.
 
-An archived result with the very runs that are planned, as where they are repeated with another
-measure, has the fitted curves of these arms: they are taken over with the values. From any other
-sweep of the same experiment, as at another size, the values alone are taken, and the arms count as
-not tuned.
+An archived result with the same arms at the same values, as where its runs are repeated with a
+corrected measure or with further seeds, has the fitted curves of these arms: they are taken over with
+the values. From any other sweep of the same experiment, as at another size, the values alone are
+taken, and the arms count as not tuned.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,38 @@ from zoo.lab.statistics.tuning_curve import TuningCurve, parse_curve
 
 # The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
+_DIRTY = "-dirty"
+
+
+@dataclass(frozen=True)
+class _OtherSweep:
+    """The record of a tuned sweep or of its archived result.
+
+    Attributes:
+        name: of the sweep.
+        chosen: {arm: value}.
+        values: the bracket.
+        record: the whole content of experiment.json or result.json.
+    """
+
+    name: str
+    chosen: dict[str, float]
+    values: list[float]
+    record: dict[str, Any]
+
+    @property
+    def tuning(self) -> dict[str, Any]:
+        return self.record["tuning"]
 
 
 def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     """Returns the experiment with the values that another sweep chose; nothing is tuned.
 
-    If `folder` is an archived result with fitted curves, and every run that the experiment would
-    have with its values and seeds is one of its runs, by their identities, then the values are those
-    of the curves, which are taken over with the scores that were fitted.
+    If `folder` is an archived result with fitted curves of the experiment's metric, and its runs are
+    those that the experiment has at these values with the seeds of the result, by their identities,
+    then the curves are taken over with the scores that were fitted. The experiment may have other
+    seeds, but none that tuned the result. Runs that start from others of the sweep
+    (`Experiment.prerequisites`) are never the same: their identities contain the sweep's folder.
 
     Else a value is mapped by its place in the bracket, on a logarithmic scale: half way between the
     second and the third value there becomes half way between the second and the third here.
@@ -41,70 +65,115 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
 
     Raises:
         ConfigError: the experiment tunes nothing, or several numbers; the folder has no result of
-            tuning, or the two do not have the same arms, field and number of values.
+            tuning, or the two do not have the same arms, field and number of values; a seed tuned
+            the result whose curves are taken over.
     """
-    record, chosen, values = _other_tuning(experiment, folder)
-    arms = arm_names(experiment)
-    if missing := [arm for arm in arms if arm not in chosen]:
+    other, arms = _other_sweep(experiment, folder), arm_names(experiment)
+    if missing := [arm for arm in arms if arm not in other.chosen]:
         raise ConfigError(
-            f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(chosen) or 'none'}"
+            f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(other.chosen) or 'none'}"
         )
-    if wrong := [f"{chosen[arm]!r} of {arm}" for arm in arms if not _is_positive(chosen[arm])]:
+    chosen = {arm: other.chosen[arm] for arm in arms}
+    if wrong := [f"{value!r} of {arm}" for arm, value in chosen.items() if not _is_positive(value)]:
         raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number above 0")
-    if same := _with_curves(experiment, record, {arm: chosen[arm] for arm in arms}):
-        return same
+    curves, why_not = _fitted_curves(experiment, other, chosen)
     tune = experiment.tunings[0]
-    own, others = sorted(tune.values), sorted(values)
+    if curves:
+        return replace(
+            with_tuned_value(experiment, tune, chosen, curves),
+            archived_tuning=_archived_tuning(experiment, other, chosen),
+        )
+    own, others = sorted(tune.values), sorted(other.values)
     if len(own) != len(others):
         raise ConfigError(
             f"{folder}: its bracket has {len(others)} values and that of {experiment.name} {len(own)}; values are "
             "matched by their place in the bracket, so both need equally many"
         )
     found = with_tuned_value(experiment, tune, {arm: _mapped(chosen[arm], others, own) for arm in arms}, {})
-    return replace(found, tuned_at=record["name"])
+    return replace(found, tuned_at=other.name, untaken_curves=why_not)
 
 
-def _with_curves(experiment: Experiment, record: Mapping[str, Any], chosen: Mapping[str, float]) -> Experiment | None:
-    """Returns the experiment with the values and curves of an archived result that has its runs; None
-    if it lacks one of them, or was judged by another metric.
+def _fitted_curves(
+    experiment: Experiment, other: _OtherSweep, chosen: Mapping[str, float]
+) -> tuple[dict[str, TuningCurve], str]:
+    """Returns the curves of the arms and an empty text, or no curves and why they are not taken over;
+    both are empty if there are none.
+
+    Raises:
+        ConfigError: a seed of the experiment tuned them.
     """
-    tuning, curves = record["tuning"], _curves(record["tuning"], chosen)
-    if not curves or tuning.get("further") or record.get("metric") != experiment.metric:
-        return None
-    tuned = with_tuned_value(experiment, experiment.tunings[0], chosen, curves)
+    record, tuning = other.record, other.tuning
+    if "scores" not in tuning or "curves" not in tuning:
+        return {}, ""
+    if tuning.get("further"):
+        return {}, "several numbers were tuned"
+    if record.get("metric") != experiment.metric:
+        return {}, f"they are of {record.get('metric')}, and the metric is {experiment.metric}"
+    if experiment.metric.startswith("measured/"):
+        return {}, f"what {experiment.metric} measures may have changed"
     try:
+        by_arm = {arm: parse_curve(tuning["curves"].get(arm)) for arm in chosen}
+        curves = {arm: curve for arm, curve in by_arm.items() if curve}
         archived = {run for arm in record["arms"] for run in arm["configs"]}
-        planned = make_plan(replace(tuned, seeds=tuple(record["seeds"])))
-    except (KeyError, TypeError, ConfigError):
-        return None
-    if not {run.identity for run in planned.runs} <= archived:
-        return None
-    by_arm = {name: {arm: tuning[name][arm] for arm in chosen} for name in ("chosen", "curves", "scores")}
-    found = {**tuning, **by_arm, "metric": experiment.metric, "commits": list(record.get("commits") or ())}
-    return replace(tuned, archived_tuning=found)
+        dirty = [commit for commit in _commits(other) if commit.endswith(_DIRTY)]
+        scored = [_has_scores(tuning["scores"], name) for name in _names_in_scores(tuning, chosen)]
+        seeds, tuning_seeds = tuple(record["seeds"]), set(tuning["seeds"])
+        tuned = with_tuned_value(experiment, experiment.tunings[0], chosen, curves)
+        planned = {run.identity for run in make_plan(replace(tuned, seeds=seeds)).runs}
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigError):
+        return {}, "the record is damaged, or the arms have become invalid"
+    if len(curves) < len(chosen) or not all(scored):
+        return {}, "arms lack a curve or its scores"
+    if dirty:
+        return {}, f"code with uncommitted changes trained its runs ({', '.join(dirty)})"
+    if not planned <= archived:
+        return {}, "its runs have other configs than these arms at its values"
+    if both := sorted(tuning_seeds & set(experiment.seeds)):
+        raise ConfigError(
+            f"--tuned-as: {', '.join(f'seed {seed}' for seed in both)} tuned {other.name}, so that the final runs need "
+            "other ones"
+        )
+    return curves, ""
 
 
-def _curves(tuning: Mapping[str, Any], chosen: Mapping[str, float]) -> dict[str, TuningCurve] | None:
-    """Returns the fitted curve of each arm; None if one is missing, or the scores behind it."""
-    by_arm = tuning.get("curves")
-    if not isinstance(by_arm, dict) or not all(_has_scores(tuning, arm) for arm in chosen):
-        return None
-    curves = {arm: curve for arm in chosen if (curve := parse_curve(by_arm.get(arm)))}
-    return curves if len(curves) == len(chosen) else None
-
-
-def _has_scores(tuning: Mapping[str, Any], arm: str) -> bool:
-    """Tells whether the record has the scores of an arm's tuning runs, {value: {seed: score}}, with
-    None for a run that diverged.
+def _archived_tuning(experiment: Experiment, other: _OtherSweep, chosen: Mapping[str, float]) -> dict[str, Any]:
+    """Returns the entry "tuning" of the other result for these arms, with what is known of its
+    runs.
     """
-    try:
-        runs = [
-            (float(value), int(seed), score)
-            for value, by in tuning["scores"][arm].items()
-            for seed, score in by.items()
-        ]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
+    tuning = other.tuning
+    scores = {name: tuning["scores"][name] for name in _names_in_scores(tuning, chosen)}
+    curves = {arm: tuning["curves"][arm] for arm in chosen}
+    data = tuning.get("data") or other.record.get("data") or ()
+    return {
+        **tuning,
+        "chosen": dict(chosen),
+        "curves": curves,
+        "scores": scores,
+        "metric": experiment.metric,
+        "commits": _commits(other),
+        "data": [str(one) for one in data],
+    }
+
+
+def _commits(other: _OtherSweep) -> list[str]:
+    """Returns the commits of the tuning runs: where a result has taken them over itself, those that it
+    names, and else those of its runs.
+    """
+    return [str(commit) for commit in other.tuning.get("commits") or other.record.get("commits") or ()]
+
+
+def _names_in_scores(tuning: Mapping[str, Any], chosen: Mapping[str, float]) -> list[str]:
+    """Returns the names of the arms among the archived scores; that of a single arm is empty."""
+    return [""] if list(tuning["scores"]) == [""] and len(chosen) == 1 else list(chosen)
+
+
+def _has_scores(scores: Mapping[str, Any], arm: str) -> bool:
+    """Tells whether the scores of an arm's tuning runs are there: {value: {seed: score}}, with None
+    for a run that diverged.
+    """
+    runs = [
+        (float(value), int(seed), score) for value, by_seed in scores[arm].items() for seed, score in by_seed.items()
+    ]
     return bool(runs) and all(score is None or isinstance(score, int | float) for _, _, score in runs)
 
 
@@ -125,8 +194,8 @@ def _mapped(value: float, others: list[float], own: list[float]) -> float:
     return float(f"{math.exp(np.interp(x, there, here)):.3g}")
 
 
-def _other_tuning(experiment: Experiment, folder: Path) -> tuple[dict[str, Any], dict[str, float], list[float]]:
-    """Returns the record of the sweep in `folder`, the value of each arm, and the bracket."""
+def _other_sweep(experiment: Experiment, folder: Path) -> _OtherSweep:
+    """Reads the record in `folder`."""
     if len(experiment.tunings) != 1:
         tuned = "nothing" if not experiment.tunings else f"{len(experiment.tunings)} numbers"
         raise ConfigError(f"--tuned-as {folder}: {experiment.name} tunes {tuned}; it needs one tuned number")
@@ -138,9 +207,10 @@ def _other_tuning(experiment: Experiment, folder: Path) -> tuple[dict[str, Any],
         tuning = record.get("tuning") or {}
         field, chosen = tuning.get("field"), dict(tuning.get("chosen") or {})
         values = [float(value) for value in tuning.get("values") or ()]
+        other = _OtherSweep(record["name"], chosen, values, record)
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not readable as a sweep ({type(error).__name__}: {error})") from error
     own = experiment.tunings[0].field
     if field != own or not chosen:
         raise ConfigError(f"{path}: no tuned {own}; it tuned {field or 'nothing'}")
-    return {**record, "name": record["name"], "tuning": tuning}, chosen, values
+    return other

@@ -171,14 +171,16 @@ def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
     if found := experiment.archived_tuning:
         commits = ", ".join(commit[:8] for commit in found["commits"]) or "unknown"
         return [
-            f"the tuning runs are those of an earlier sweep with the same configs (commits of its runs: {commits}); "
-            "they were not repeated"
+            f"the tuning runs are those of an earlier sweep of the same arms (commits of its runs: {commits}); they "
+            "were not repeated"
         ]
     if not experiment.tuned_at:
         return []
+    untaken = experiment.untaken_curves
     return [
-        f"{experiment.tunings[0].field} was not tuned at this size: each arm has the value at the same place in the "
+        f"{experiment.tunings[0].field} was not tuned in this sweep: each arm has the value at the same place in the "
         f"bracket as the best one in {experiment.tuned_at}"
+        + (f", whose fitted curves are not taken over, because {untaken}" if untaken else "")
     ]
 
 

@@ -10,7 +10,7 @@ from zoo.lab.formatting import count
 from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import differing_keys
-from zoo.lab.results.schema import mix_kernels, numerics
+from zoo.lab.results.schema import as_dict, as_list, as_text, mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
@@ -33,6 +33,13 @@ def _fingerprint(key: str, value: Any) -> str:
     if key == "data" and isinstance(value, dict) and "fingerprint" in value:
         value = value["fingerprint"]
     return json.dumps(value, sort_keys=True)
+
+
+def _tuned_on_other_data(sweep: SweepResults) -> list[str]:
+    """Returns a line if tuning runs that were taken over from an archived result had other data."""
+    theirs = {as_text(one) for one in as_list(sweep.tuning.get("data"))}
+    ours = {as_text(as_dict(run.meta.get("data")).get("fingerprint")) for run in sweep.runs if run.meta} - {""}
+    return ["the tuning runs, which were taken over, read other data"] if theirs and ours - theirs else []
 
 
 def sweep_caveats(sweep: SweepResults) -> list[str]:
@@ -61,6 +68,7 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
         # Older runs did not record all of it.
         if len({_fingerprint(key, run.meta[key]) for run in described if run.meta.get(key) is not None}) > 1
     ]
+    found += _tuned_on_other_data(sweep)
     found += token_caveats(described)
     if len(kinds := sorted({numerics(run.meta) for run in described})) > 1:
         found.append(

@@ -148,33 +148,32 @@ def load_tuning_grid(folder: str | Path, tuning: dict[str, Any]) -> TuningGrid |
     curves = {arm: curve for arm, entry in as_dict(tuning.get("curves")).items() if (curve := parse_curve(entry))}
     try:
         if tuning.get("scores"):
-            return _archived_grid(tuning, curves)
-        sweep = load_sweep(Path(folder) / (as_text(tuning.get("folder")) or TUNING_FOLDER))
-        # A tuning that was continued with fewer seeds has runs that never end.
-        found = grid_points(sweep, path, factor, unfinished=True)
-        arms = {arm: [point for point in points if point.scores] for arm, points in found.items()}
+            metric, seeds, arms = tuning["metric"], tuning["seeds"], _archived_points(tuning)
+        else:
+            sweep = load_sweep(Path(folder) / (as_text(tuning.get("folder")) or TUNING_FOLDER))
+            # A tuning that was continued with fewer seeds has runs that never end.
+            found = grid_points(sweep, path, factor, unfinished=True)
+            arms = {arm: [point for point in points if point.scores] for arm, points in found.items()}
+            metric, seeds = sweep.metric, sweep.seeds
         if not all(arms.values()):
             return None
         if list(arms) == [""] and len(chosen) == 1:  # A single arm has no factors and no name.
             chosen, curves = {"": next(iter(chosen.values()))}, dict.fromkeys([""], *curves.values()) if curves else {}
-        return TuningGrid(path, sweep.metric, sweep.seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
+        return TuningGrid(path, metric, seeds, arms, chosen, curves, bool(tuning.get("distance_to_one")))
     except (ConfigError, KeyError, AttributeError, TypeError, ValueError):
         return None
 
 
-def _archived_grid(tuning: Mapping[str, Any], curves: Mapping[str, TuningCurve]) -> TuningGrid:
-    """Returns the grid of tuning runs whose scores an archived result has (`zoo run --tuned-as`)."""
-    metric = tuning["metric"]
-    worst = -math.inf if higher_is_better(metric) else math.inf
-    arms = {
+def _archived_points(tuning: Mapping[str, Any]) -> dict[str, list[GridPoint]]:
+    """Returns the points of tuning runs whose scores an archived result has (`zoo run --tuned-as`)."""
+    worst = -math.inf if higher_is_better(tuning["metric"]) else math.inf
+    return {
         arm: [
             GridPoint(float(value), {int(seed): worst if score is None else score for seed, score in by_seed.items()})
             for value, by_seed in sorted(by_value.items(), key=lambda item: float(item[0]))
         ]
         for arm, by_value in tuning["scores"].items()
     }
-    distance_to_one = bool(tuning.get("distance_to_one"))
-    return TuningGrid(tuning["field"], metric, tuning["seeds"], arms, tuning["chosen"], dict(curves), distance_to_one)
 
 
 def tuning_losses(
@@ -241,7 +240,7 @@ def why_not_tuned(tuning: Mapping[str, Any], arm: str) -> str:
     for entry in tuning_entries(tuning):
         field, chosen = entry["field"], as_dict(entry.get("chosen"))
         if entry.get("tuned_at"):
-            return f"{field} was tuned at another size ({entry['tuned_at']})"
+            return f"{field} was tuned in another sweep ({entry['tuned_at']})"
         curve = parse_curve(as_dict(entry.get("curves")).get(arm))
         if arm in chosen and curve is None:
             seeds = count(len(as_list(entry.get("seeds"))), "seed")
@@ -259,7 +258,7 @@ def tuning_scope(tuning: Mapping[str, Any]) -> str:
         return "arms not tuned"
     names = " and ".join(entry["field"].rpartition(".")[2] for entry in entries)
     if any(entry.get("tuned_at") for entry in entries):
-        return f"{names} from another size"
+        return f"{names} from another sweep"
     if not all(entry.get("curves") for entry in entries):
         return f"{names} from a grid"
     arms = dict.fromkeys(arm for entry in entries for arm in as_dict(entry["curves"]))

@@ -100,7 +100,8 @@ def earlier_verdicts(
     before: Mapping[str, Any], outcomes: Mapping[str, str], record: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Returns the entry "verdicts_before" of a result that takes the place of another of its name: the
-    verdicts that the other had, and its last one if some of its runs are not among the new ones.
+    verdicts that the other had, and its last one if some of its runs are not among the new ones, or
+    other code has trained them again.
 
     Args:
         before: result.json of the other.
@@ -109,7 +110,7 @@ def earlier_verdicts(
     """
     kept = list(before.get("verdicts_before", ()))
     old, new = ({run for arm in each["arms"] for run in arm.get("configs") or ()} for each in (before, record))
-    if old <= new:
+    if old <= new and set(before.get("commits") or ()) <= set(record.get("commits") or ()):
         return kept
     last = {
         "procedure": f"{before.get('procedure', EARLIER_PROCEDURE)}, on other runs",
