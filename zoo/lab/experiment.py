@@ -87,10 +87,11 @@ class Experiment:
             arms that are not named have no runs. Empty in experiment files.
         tuned_at: name of another sweep, as at another size, that `tuned_values` follow; empty if they
             were found for these arms. Filled in by `zoo run --tuned-as`.
-        untaken_curves: why the fitted curves of that sweep were not taken over; empty if it has none.
-        archived_tuning: the entry "tuning" of the archived result that `tuned_values` and
-            `tuning_curves` were taken over from, with the "metric", "commits" and "data" of its runs;
-            filled in by `zoo run --tuned-as`.
+        curves_not_taken: why the fitted curves of that sweep were not taken over; empty if it has
+            none.
+        archived_tuning: the "metric", "scores", "commits" and "data" of the tuning runs of an archived
+            result from which `tuned_values` and `tuning_curves` were taken over; empty if they were
+            not. Filled in by `zoo run --tuned-as`.
         measures: names of measures (`zoo.lab.measures`) of the trained runs, besides those that the
             metric and the contrasts need.
         corpus: {"experiment": its name on its own text, "source": the text} of an experiment on
@@ -117,7 +118,7 @@ class Experiment:
     tuned_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tuning_curves: Mapping[str, Mapping[str, TuningCurve]] = field(default_factory=dict)
     tuned_at: str = ""
-    untaken_curves: str = ""
+    curves_not_taken: str = ""
     archived_tuning: Mapping[str, Any] = field(default_factory=dict)
     seeds_of_arms: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     noise: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

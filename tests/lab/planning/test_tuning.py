@@ -3,15 +3,14 @@ that `zoo run --tune` trains.
 """
 
 import json
-import math
 import shutil
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.tuned_norms import CURVES, FLAGS, GRID, POST, PRE, RATE, RUNS_OF_AN_ARM, experiment, fake, rate_of
 from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
@@ -20,33 +19,14 @@ from zoo.lab.launch.process_pool import ProcessPool
 from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.planning import arm_resolution, tuning
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.planning.tuned_as import with_values_of
 from zoo.lab.report.archive.experiment_page import experiment_page, read_table
 from zoo.lab.report.archive.sweep_tables import archive_results
 from zoo.lab.results import tuning_misfit
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_grid import GridPoint, load_tuning_grid, tuning_curves, tuning_losses
+from zoo.lab.results.tuning_grid import load_tuning_grid, tuning_curves, tuning_losses
 from zoo.lab.results.verdict import judge
-from zoo.lab.statistics.tuning_curve import curve_record, fit_tuning_curve, parse_curve
-
-fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
-RATE = "optimizer.learning_rate"
-GRID = (0.001, 0.003, 0.01)
-PRE, POST = "norm=pre,warm-up=0", "norm=post,warm-up=0"
-
-
-def experiment(**changes):
-    return fake.experiment(
-        **{
-            "factors": {
-                "norm": levels("model.norm.placement", "pre", "post"),
-                "warm-up": levels("schedule.warmup_steps", 0),
-            },
-            "tune": Tune(RATE, GRID),
-            **changes,
-        }
-    )
+from zoo.lab.statistics.tuning_curve import parse_curve
 
 
 @pytest.mark.parametrize(
@@ -95,48 +75,6 @@ def test_only_the_last_step_of_a_tuning_run_is_evaluated_unless_more_is_asked_fo
     trials = {name: {0.001: (1000,)} for name in tuning.arm_names(declared)}
     assert tuning.tuning_experiment(declared, declared.tune, trials).base["training"]["eval_every"] == every
     assert declared.base["training"]["eval_every"] == base.get("training.eval_every", "auto")
-
-
-@pytest.fixture
-def zoo(command_line):
-    """`zoo run` of the experiment with the two arms of `experiment`."""
-    text = Path("norms.py").read_text()
-    own = (
-        'factors={"norm": levels("model.norm.placement", "pre", "post"), "warm-up": levels("schedule.warmup_steps", 0)}'
-    )
-    changed = text.replace("fake_run.experiment(size=size)", f"fake_run.experiment(size=size, {own})")
-    assert changed != text
-    Path("norms.py").write_text("from zoo.lab.experiment import levels\n" + changed)
-    return partial(command_line, "run", "norms.py")
-
-
-# {norm placement: (best rate, loss there, curvature)}.
-CURVES = {"pre": (0.004, 2.0, 0.2), "post": (0.0021, 2.4, 0.1)}
-FLAGS = ("--tune", f"{RATE}=0.01,0.001,3e-3", "--tune-seeds", "2", "--jobs", "4")
-# Three values with one seed, and four with two, of which one is done.
-RUNS_OF_AN_ARM = 3 + 4 * 2 - 1
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """The folder in which the finished sweep of `tuned` is kept for other tests."""
-    return tmp_path_factory.mktemp("tuned") / "runs"
-
-
-@pytest.fixture
-def tuned(zoo, kept):
-    """`zoo run` in a folder with the finished sweep of `FLAGS` and `CURVES`."""
-    if kept.exists():
-        shutil.copytree(kept, "runs")
-    else:
-        assert zoo(*FLAGS, curves=CURVES)[0] == 0
-        shutil.copytree("runs", kept)
-    return partial(zoo, curves=CURVES)
-
-
-def rate_of(folder):
-    path = Path("runs/norms") / folder.replace(",", "+") / "config.json"
-    return json.loads(path.read_text())["optimizer"]["learning_rate"]
 
 
 def test_tuning_runs_that_never_ended_are_left_out_of_the_grid(tuned):
@@ -387,169 +325,3 @@ def test_a_tuned_value_applies_to_one_arm(monkeypatch):
     assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.001, POST: 0.003}
     assert {arm.name: arm.overrides.get(RATE) for arm in plan.arms} == {PRE: None, POST: 0.003}
     assert plan.runs[0].folder == f"{PRE}-seed0".replace(",", "+")
-
-
-@pytest.mark.parametrize("record", ["experiment.json", "result.json"])
-def test_values_tuned_at_another_size_are_mapped_by_their_place_in_the_bracket(tmp_path, monkeypatch, record):
-    monkeypatch.setattr(arm_resolution, "count_cost", fake.cost)
-    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: math.sqrt(0.02)}}
-    (tmp_path / record).write_text(json.dumps({"name": "norms", "tuning": other}))
-    plan = make_plan(with_values_of(experiment(), tmp_path))
-    assert {arm.name: arm.config.optimizer.learning_rate for arm in plan.arms} == {PRE: 0.01, POST: 0.00173}
-    expected = {"tuned_at": "norms", "chosen": {PRE: 0.01, POST: 0.00173}}
-    assert plan.record()["tuning"] | expected == plan.record()["tuning"]
-    assert any("was not tuned in this sweep" in warning and "norms" in warning for warning in plan.warnings)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"values": [0.1, 0.2]}, "has 2 values and that of .* 3"),
-        ({"chosen": {PRE: 0.4}}, f"no tuned value for {POST}; its arms are {PRE}"),
-        ({"chosen": {PRE: 0.4, POST: -1}}, rf"edited or is damaged: -1 of {POST} is not a number above 0"),
-        ({"field": "optimizer.beta2"}, f"no tuned {RATE}; it tuned optimizer.beta2"),
-        ({"chosen": {}}, f"no tuned {RATE}"),
-        ({"values": 3}, "not readable as a sweep"),
-        ({"chosen": 3}, "not readable as a sweep"),
-        ({"values": [0.1, None, 0.4]}, "not readable as a sweep"),
-        (None, "neither a sweep nor an archived result"),
-    ],
-)
-def test_unusable_tuning_of_another_size_is_refused(tmp_path, changes, text):
-    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
-    if changes is not None:
-        (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": {**other, **changes}}))
-    with pytest.raises(ConfigError, match=text):
-        with_values_of(experiment(), tmp_path)
-
-
-def test_a_record_without_a_name_is_refused(tmp_path):
-    tuned = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
-    (tmp_path / "result.json").write_text(json.dumps({"tuning": tuned}))
-    with pytest.raises(ConfigError, match="not readable as a sweep"):
-        with_values_of(experiment(), tmp_path)
-
-
-def test_values_tuned_at_another_size_need_no_tuning_runs(zoo, tmp_path):
-    chosen = {f"norm={norm},warm-up={steps}": rate for norm, rate in (("pre", 0.4), ("post", 0.1)) for steps in (0, 10)}
-    other = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": chosen}
-    (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": other}))
-    flags = ("--seeds", "2", "--tune", f"{RATE}=0.001,0.003,0.01", "--tuned-as", str(tmp_path))
-    assert zoo(*flags, "--tune-seeds", "2")[0] == 2
-    code, _, err = zoo(*flags, curves=CURVES)
-    assert code == 0, err
-    assert not Path("runs/norms/tuning").exists()
-    assert (rate_of(f"{PRE}-seed0"), rate_of(f"{POST}-seed0")) == (0.01, 0.001)
-    assert "--tuned-as" in json.loads(Path("runs/norms/experiment.json").read_text())["command"]
-
-
-def archived(folder, **meta):
-    """Archives the sweep in runs/norms, whose runs have their identities as if they were trained, and
-    further entries of meta.json; returns the folder of its result.
-    """
-    for run in json.loads(Path("runs/norms/experiment.json").read_text())["runs"]:
-        written = {"identity": run["identity"], "commit": "a" * 40, **meta}
-        Path("runs/norms", run["folder"], "meta.json").write_text(json.dumps(written))
-    return archive_results(load_sweep("runs/norms"), folder, allow_dirty=True)
-
-
-def test_an_archived_result_of_the_same_arms_gives_its_curves_and_no_tuning_is_repeated(tuned, tmp_path):
-    before, verdict = load_tuning_grid("runs/norms", load_sweep("runs/norms").tuning), judge(load_sweep("runs/norms"))
-    result = archived(tmp_path, data={"fingerprint": "one"})
-    shutil.rmtree("runs")
-    code, _, err = tuned(*FLAGS[:2], "--tuned-as", str(result), curves=CURVES, figures=True)
-    assert (code, err) == (0, "")
-    assert not Path("runs/norms/tuning").exists()
-    sweep = load_sweep("runs/norms")
-    assert judge(sweep).outcomes[0].difference == verdict.outcomes[0].difference
-    assert judge(sweep).claims == verdict.claims
-    assert any(
-        "the tuning runs are those of an earlier sweep" in line and "aaaaaaaa)" in line for line in sweep.warnings
-    )
-    grid = load_tuning_grid("runs/norms", sweep.tuning)
-    assert (grid.chosen, grid.curves) == (before.chosen, before.curves)
-    assert grid.arms[POST][0].scores == pytest.approx(before.arms[POST][0].scores)
-    table, record = (result / "tuning.csv").read_text(), json.loads((result / "result.json").read_text())
-    # Archived over the first result by other code: the tuning keeps its commits, and the verdict is
-    # kept too.
-    assert archived(tmp_path, commit="b" * 40, data={"fingerprint": "two"}) == result
-    again = json.loads((result / "result.json").read_text())
-    assert (result / "tuning.csv").read_text() == table
-    assert (again["tuned"], again["commits"], again["tuning"]["commits"]) == ("fitted", ["b" * 40], ["a" * 40])
-    assert again["verdicts_before"][-1]["paragraph"] == record["paragraph"]
-    assert "the tuning runs, which were taken over, read other data" in again["warnings"]
-    third = with_values_of(experiment(tune=Tune(RATE, GRID, (1000, 1001)), seeds=(0, 1, 2)), result)
-    assert third.archived_tuning["commits"] == ["a" * 40]
-
-
-def test_a_single_arm_takes_its_curve_over_from_an_archived_result(zoo, tmp_path):
-    one = {"factors": {}, "contrasts": (), "tune": Tune(RATE, GRID, (1000, 1001)), "seeds": (0, 1)}
-    curve = fit_tuning_curve({rate: {1000: (math.log(rate) + 6) ** 2 + rate} for rate in (0.001, 0.002, 0.004, 0.008)})
-    chosen = {"norms": 0.0024}
-    plan = make_plan(replace(experiment(**one), tuned_values={"norms": {RATE: 0.0024}}))
-    scores = {"": {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": 2.0}}}
-    entry = {"field": RATE, "factor": "learning_rate", "values": list(GRID), "seeds": [1000, 1001], "chosen": chosen}
-    record = {
-        "name": "norms",
-        "metric": "eval/loss",
-        "seeds": [0, 1],
-        "arms": [{"configs": [run.identity for run in plan.runs]}],
-        "tuning": entry | {"curves": {"norms": curve_record(curve)}, "scores": scores},
-    }
-    (tmp_path / "result.json").write_text(json.dumps(record))
-    taken = with_values_of(experiment(**one), tmp_path)
-    assert taken.tuning_curves == {"norms": {RATE: curve}}
-    grid = load_tuning_grid(tmp_path, make_plan(taken).record()["tuning"])
-    assert grid.arms == {"": [GridPoint(0.001, {1000: 2.5, 1001: math.inf}), GridPoint(0.002, {1000: 2.0})]}
-    assert (grid.chosen, grid.curves) == ({"": 0.0024}, {"": curve})
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda record: record["arms"][0]["configs"].pop(), "its runs have other configs"),
-        (
-            lambda record: record.update(metric="eval/accuracy"),
-            "they are of eval/accuracy, and the metric is eval/loss",
-        ),
-        (lambda record: record.update(commits=["b" * 40 + "-dirty"]), "uncommitted changes"),
-        (lambda record: record["tuning"].update(further=[{"field": "optimizer.beta2"}]), "several numbers"),
-        (lambda record: record["tuning"].pop("scores"), ""),
-        (lambda record: record["tuning"]["curves"].pop(POST), "arms lack a curve"),
-        (lambda record: record["tuning"]["curves"][POST].update(values=None), "damaged"),
-        (lambda record: record["tuning"]["scores"].update({POST: {"fast": {"1000": 2.0}}}), "damaged"),
-        (lambda record: record["tuning"]["scores"].update({POST: 3}), "damaged"),
-        (lambda record: record.update(arms=3), "damaged"),
-        (lambda record: record.update(seeds="two"), "damaged"),
-        (lambda record: record.update(commits=3), "damaged"),
-    ],
-)
-def test_curves_of_another_archived_result_are_not_taken_over_and_the_plan_says_why(tuned, tmp_path, change, reason):
-    result = archived(tmp_path)
-    record = json.loads((result / "result.json").read_text())
-    same = experiment(tune=Tune(RATE, GRID, (1000, 1001)), seeds=(0, 1))
-    assert with_values_of(same, result).archived_tuning
-    change(record)
-    (result / "result.json").write_text(json.dumps(record))
-    other = with_values_of(same, result)
-    assert (other.archived_tuning, other.tuned_at) == ({}, "norms")
-    assert reason in other.untaken_curves
-    (warning,) = (line for line in tuning.tuned_elsewhere_warnings(other))
-    assert ("are not taken over, because" in warning) == bool(reason)
-
-
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (("--seeds", "0,7"), "--tuned-as: seed 7 tuned norms, so that the final runs need other ones"),
-        (("--until-decided", "--max-seeds", "9"), "--until-decided: seed 7 of later looks tuned the arms"),
-    ],
-)
-def test_seeds_that_tuned_an_archived_result_are_refused_for_its_final_runs(tuned, tmp_path, flags, text):
-    result = archived(tmp_path)
-    record = json.loads((result / "result.json").read_text())
-    record["tuning"]["seeds"] = [7, 1001]
-    (result / "result.json").write_text(json.dumps(record))
-    code, _, err = tuned(*FLAGS[:2], "--tuned-as", str(result), *flags, "--output", "runs/other", curves=CURVES)
-    assert (code, text in err) == (2, True)
-    assert not Path("runs/other").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from zoo.config import ResolvedConfig, check_records, plugins
-from zoo.errors import ConfigError, DataError, Preempted, listed
+from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import write_json
 from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment, named_contrasts
@@ -104,20 +104,11 @@ class SweepWorkflow:
             if code or experiment is None:
                 return code
         if design:
-            self._check_seeds_of_archived_tuning(experiment, design)
             return self._run_until_decided(experiment, design)
         return self._run_sweep(experiment, self._options.folder, continues=bool(experiment.tune))
 
     def _say(self, text: str, style: str = "") -> None:
         print_line(self._console, text, style)
-
-    def _check_seeds_of_archived_tuning(self, experiment: Experiment, design: SequentialDesign) -> None:
-        """Refuses seeds of later looks that are those of tuning runs which were taken over."""
-        later = extend_seeds(experiment.seeds, design.max_seeds)
-        if both := sorted(set(experiment.archived_tuning.get("seeds") or ()) & set(later)):
-            raise ConfigError(
-                f"--until-decided: {listed([f'seed {seed}' for seed in both], 4)} of later looks tuned the arms"
-            )
 
     def _earlier(self, folder: Path) -> Path:
         """Returns the folder of the sweep that goes on: one without runs if it is archived first."""
@@ -127,7 +118,10 @@ class SweepWorkflow:
         """Plans at which numbers of seeds the contrasts are judged, before anything runs."""
         if not experiment.contrasts:
             raise ConfigError("--until-decided: the experiment has no contrasts that could be decided")
-        return plan_interim_looks(self._earlier(self._options.folder), experiment.seeds, self._options.max_seeds)
+        design = plan_interim_looks(self._earlier(self._options.folder), experiment.seeds, self._options.max_seeds)
+        # Refuses seeds of later looks that have tuned the arms.
+        dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, design.max_seeds))
+        return design
 
     def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int | None, Experiment | None]:
         """Tunes the arms; returns (exit code, the experiment with the tuned values).

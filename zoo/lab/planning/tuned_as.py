@@ -19,11 +19,10 @@ from zoo.files import read_json
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.tuning import arm_names, with_tuned_value
-from zoo.lab.statistics.tuning_curve import TuningCurve, parse_curve
+from zoo.lab.statistics.tuning_curve import parse_curve
 
 # The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
-_DIRTY = "-dirty"
 
 
 @dataclass(frozen=True)
@@ -76,90 +75,63 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     chosen = {arm: other.chosen[arm] for arm in arms}
     if wrong := [f"{value!r} of {arm}" for arm, value in chosen.items() if not _is_positive(value)]:
         raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number above 0")
-    curves, why_not = _fitted_curves(experiment, other, chosen)
+    found = _with_curves(experiment, other, chosen)
+    if isinstance(found, Experiment):
+        return found
     tune = experiment.tunings[0]
-    if curves:
-        return replace(
-            with_tuned_value(experiment, tune, chosen, curves),
-            archived_tuning=_archived_tuning(experiment, other, chosen),
-        )
     own, others = sorted(tune.values), sorted(other.values)
     if len(own) != len(others):
         raise ConfigError(
             f"{folder}: its bracket has {len(others)} values and that of {experiment.name} {len(own)}; values are "
             "matched by their place in the bracket, so both need equally many"
         )
-    found = with_tuned_value(experiment, tune, {arm: _mapped(chosen[arm], others, own) for arm in arms}, {})
-    return replace(found, tuned_at=other.name, untaken_curves=why_not)
+    mapped = {arm: _mapped(value, others, own) for arm, value in chosen.items()}
+    return replace(with_tuned_value(experiment, tune, mapped, {}), tuned_at=other.name, curves_not_taken=found)
 
 
-def _fitted_curves(
-    experiment: Experiment, other: _OtherSweep, chosen: Mapping[str, float]
-) -> tuple[dict[str, TuningCurve], str]:
-    """Returns the curves of the arms and an empty text, or no curves and why they are not taken over;
-    both are empty if there are none.
+def _with_curves(experiment: Experiment, other: _OtherSweep, chosen: Mapping[str, float]) -> Experiment | str:
+    """Returns the experiment with the fitted curves of an archived result and the bracket and seeds
+    that tuned it; or why they are not taken over, which is empty if there are none.
 
     Raises:
-        ConfigError: a seed of the experiment tuned them.
+        ConfigError: a seed of the experiment tuned the result.
     """
     record, tuning = other.record, other.tuning
     if "scores" not in tuning or "curves" not in tuning:
-        return {}, ""
+        return ""
     if tuning.get("further"):
-        return {}, "several numbers were tuned"
+        return "several numbers were tuned"
     if record.get("metric") != experiment.metric:
-        return {}, f"they are of {record.get('metric')}, and the metric is {experiment.metric}"
+        return f"they are of {record.get('metric')}, and the metric is {experiment.metric}"
     if experiment.metric.startswith("measured/"):
-        return {}, f"what {experiment.metric} measures may have changed"
+        return f"what {experiment.metric} measures may have changed"
+    if record.get("uncommitted"):
+        return "code with uncommitted changes trained its runs"
     try:
-        by_arm = {arm: parse_curve(tuning["curves"].get(arm)) for arm in chosen}
-        curves = {arm: curve for arm, curve in by_arm.items() if curve}
-        archived = {run for arm in record["arms"] for run in arm["configs"]}
-        dirty = [commit for commit in _commits(other) if commit.endswith(_DIRTY)]
-        scored = [_has_scores(tuning["scores"], name) for name in _names_in_scores(tuning, chosen)]
-        seeds, tuning_seeds = tuple(record["seeds"]), set(tuning["seeds"])
-        tuned = with_tuned_value(experiment, experiment.tunings[0], chosen, curves)
-        planned = {run.identity for run in make_plan(replace(tuned, seeds=seeds)).runs}
-    except (AttributeError, KeyError, TypeError, ValueError, ConfigError):
-        return {}, "the record is damaged, or the arms have become invalid"
-    if len(curves) < len(chosen) or not all(scored):
-        return {}, "arms lack a curve or its scores"
-    if dirty:
-        return {}, f"code with uncommitted changes trained its runs ({', '.join(dirty)})"
-    if not planned <= archived:
-        return {}, "its runs have other configs than these arms at its values"
-    if both := sorted(tuning_seeds & set(experiment.seeds)):
-        raise ConfigError(
-            f"--tuned-as: {', '.join(f'seed {seed}' for seed in both)} tuned {other.name}, so that the final runs need "
-            "other ones"
+        curves = {arm: curve for arm in chosen if (curve := parse_curve(tuning["curves"].get(arm)))}
+        scores = {name: tuning["scores"][name] for name in _names_in_scores(tuning, chosen)}
+        if len(curves) < len(chosen) or not all(map(_has_runs, scores.values())):
+            return "arms lack a curve or its scores"
+        tune = replace(
+            experiment.tunings[0],
+            values=tuple(other.values),
+            seeds=tuple(tuning["seeds"]),
+            distance_to_one=bool(tuning.get("distance_to_one")),
         )
-    return curves, ""
-
-
-def _archived_tuning(experiment: Experiment, other: _OtherSweep, chosen: Mapping[str, float]) -> dict[str, Any]:
-    """Returns the entry "tuning" of the other result for these arms, with what is known of its
-    runs.
-    """
-    tuning = other.tuning
-    scores = {name: tuning["scores"][name] for name in _names_in_scores(tuning, chosen)}
-    curves = {arm: tuning["curves"][arm] for arm in chosen}
-    data = tuning.get("data") or other.record.get("data") or ()
-    return {
-        **tuning,
-        "chosen": dict(chosen),
-        "curves": curves,
-        "scores": scores,
-        "metric": experiment.metric,
-        "commits": _commits(other),
-        "data": [str(one) for one in data],
-    }
-
-
-def _commits(other: _OtherSweep) -> list[str]:
-    """Returns the commits of the tuning runs: where a result has taken them over itself, those that it
-    names, and else those of its runs.
-    """
-    return [str(commit) for commit in other.tuning.get("commits") or other.record.get("commits") or ()]
+        archived = {run for arm in record["arms"] for run in arm["configs"]}
+        there = replace(experiment, tune=tune, seeds=tuple(record["seeds"]))
+        planned = {run.identity for run in make_plan(with_tuned_value(there, tune, chosen, curves)).runs}
+        # A result that has taken them over itself names the commits and the data of the tuning runs.
+        of_runs = {name: list(map(str, tuning.get(name) or record.get(name) or ())) for name in ("commits", "data")}
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigError):
+        return "the record is damaged, or the arms have become invalid"
+    if not planned <= archived:
+        return "its runs have other configs than these arms at its values"
+    return replace(
+        with_tuned_value(experiment, tune, chosen, curves),
+        tune=tune,
+        archived_tuning={"metric": experiment.metric, "scores": scores, **of_runs},
+    )
 
 
 def _names_in_scores(tuning: Mapping[str, Any], chosen: Mapping[str, float]) -> list[str]:
@@ -167,13 +139,13 @@ def _names_in_scores(tuning: Mapping[str, Any], chosen: Mapping[str, float]) -> 
     return [""] if list(tuning["scores"]) == [""] and len(chosen) == 1 else list(chosen)
 
 
-def _has_scores(scores: Mapping[str, Any], arm: str) -> bool:
-    """Tells whether the scores of an arm's tuning runs are there: {value: {seed: score}}, with None
-    for a run that diverged.
+def _has_runs(scores: Mapping[str, Mapping[str, float | None]]) -> bool:
+    """Tells whether there are scores, {value: {seed: score}} with None for a run that diverged.
+
+    Raises:
+        AttributeError, TypeError, ValueError: it is something else.
     """
-    runs = [
-        (float(value), int(seed), score) for value, by_seed in scores[arm].items() for seed, score in by_seed.items()
-    ]
+    runs = [(float(value), int(seed), score) for value, by_seed in scores.items() for seed, score in by_seed.items()]
     return bool(runs) and all(score is None or isinstance(score, int | float) for _, _, score in runs)
 
 

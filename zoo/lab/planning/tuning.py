@@ -148,8 +148,6 @@ def tuning_record(experiment: Experiment) -> dict[str, Any]:
 
 
 def _record_of(experiment: Experiment, tune: Tune) -> dict[str, Any]:
-    if experiment.archived_tuning:
-        return dict(experiment.archived_tuning)
     field = tune.field
     curves = {arm: by_field[field] for arm, by_field in experiment.tuning_curves.items() if field in by_field}
     chosen = {arm: changes[field] for arm, changes in experiment.tuned_values.items() if field in changes}
@@ -163,6 +161,7 @@ def _record_of(experiment: Experiment, tune: Tune) -> dict[str, Any]:
         **({"distance_to_one": True} if tune.distance_to_one else {}),
         **({"curves": {arm: curve_record(curve) for arm, curve in curves.items()}} if curves else {}),
         **({"tuned_at": experiment.tuned_at} if experiment.tuned_at else {}),
+        **experiment.archived_tuning,
     }
 
 
@@ -176,11 +175,11 @@ def tuned_elsewhere_warnings(experiment: Experiment) -> list[str]:
         ]
     if not experiment.tuned_at:
         return []
-    untaken = experiment.untaken_curves
+    why = experiment.curves_not_taken
     return [
         f"{experiment.tunings[0].field} was not tuned in this sweep: each arm has the value at the same place in the "
         f"bracket as the best one in {experiment.tuned_at}"
-        + (f", whose fitted curves are not taken over, because {untaken}" if untaken else "")
+        + (f", whose fitted curves are not taken over, because {why}" if why else "")
     ]
 
 

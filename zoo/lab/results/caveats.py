@@ -9,8 +9,8 @@ from zoo.lab.declarations import TAKEN_FROM
 from zoo.lab.formatting import count
 from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
-from zoo.lab.results.run_records import differing_keys
-from zoo.lab.results.schema import as_dict, as_list, as_text, mix_kernels, numerics
+from zoo.lab.results.run_records import data_fingerprints, differing_keys
+from zoo.lab.results.schema import as_list, as_text, mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
@@ -37,9 +37,9 @@ def _fingerprint(key: str, value: Any) -> str:
 
 def _tuned_on_other_data(sweep: SweepResults) -> list[str]:
     """Returns a line if tuning runs that were taken over from an archived result had other data."""
-    theirs = {as_text(one) for one in as_list(sweep.tuning.get("data"))}
-    ours = {as_text(as_dict(run.meta.get("data")).get("fingerprint")) for run in sweep.runs if run.meta} - {""}
-    return ["the tuning runs, which were taken over, read other data"] if theirs and ours - theirs else []
+    theirs = as_list(sweep.tuning.get("data"))
+    other = set(data_fingerprints(sweep.runs)) - set(map(as_text, theirs))
+    return ["the tuning runs, which were taken over, read other data"] if theirs and other else []
 
 
 def sweep_caveats(sweep: SweepResults) -> list[str]:

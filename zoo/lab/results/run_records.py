@@ -16,7 +16,7 @@ from zoo.errors import ConfigError
 from zoo.files import is_step, number_in
 from zoo.lab.measures import read_measured
 from zoo.lab.metrics import higher_is_better
-from zoo.lab.results.schema import as_list
+from zoo.lab.results.schema import as_dict, as_list, as_text
 from zoo.nested import flatten, unflatten
 from zoo.training.records.record_faults import MASKS, config_edit, missing_rows
 from zoo.training.records.run_folder import RunFolder
@@ -116,6 +116,12 @@ def run_step(status: dict[str, Any], rows: list[dict[str, float]]) -> int:
     """Returns the number of updates applied, from the status or else the last row."""
     step = status.get("step")
     return step if is_step(step) else int(rows[-1]["step"]) if rows else 0
+
+
+def data_fingerprints(runs: Iterable[RunRecord]) -> list[str]:
+    """Returns the fingerprints of the data that some runs were trained on, in alphabetical order."""
+    found = {as_text(as_dict(run.meta.get("data")).get("fingerprint")) for run in runs}
+    return sorted(found - {""})
 
 
 def differing_keys(runs: Iterable[RunRecord]) -> list[str]:

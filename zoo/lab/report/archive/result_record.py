@@ -20,8 +20,8 @@ from zoo.lab.results.contrast_verdict import ContrastVerdict
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.notes import read_notes
-from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import as_dict, as_text
+from zoo.lab.results.run_records import RunRecord, data_fingerprints
+from zoo.lab.results.schema import as_text
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import TuningGrid, tuning_entries
 from zoo.lab.results.verdict import Verdict
@@ -76,9 +76,7 @@ def result_record(
         "processor": meta.get("processor"),
         "versions": meta.get("versions"),
         **commits_record(commits_of(sweep.runs)),
-        "data": sorted(
-            {found for run in sweep.runs if (found := as_text(as_dict(run.meta.get("data")).get("fingerprint")))}
-        ),
+        "data": data_fingerprints(sweep.runs),
         **{
             name: [strip_paths(value) for value in values]
             for name, values in trained_on(run.config for run in sweep.runs).items()
