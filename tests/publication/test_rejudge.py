@@ -273,7 +273,7 @@ def test_scores_of_tuning_and_how_arms_were_tuned_are_recorded(tmp_path):
     assert "Settings: no setting was tuned.\n" in (page := (plain / "README.md").read_text())
     assert "**Uncommitted code.**" in page
     assert "is the best of a grid of 2 values by 1 run of each, in each arm.\n" in (folder / "README.md").read_text()
-    assert "was tuned at another size (kinds) and not at this one.\n" in (other / "README.md").read_text()
+    assert "was tuned in another sweep (kinds) and not in this one.\n" in (other / "README.md").read_text()
 
 
 def test_several_claims_have_verdicts_of_their_own(tmp_path):

@@ -152,7 +152,7 @@ def _settings(tuning: Mapping[str, Any], method: str) -> str:
     return {
         NONE: "no setting was tuned",
         GRID: "{field} is the best of a grid of {values} values by {seeds} of each, in each arm",
-        ELSEWHERE: "{field} was tuned at another size ({tuned_at}) and not at this one",
+        ELSEWHERE: "{field} was tuned in another sweep ({tuned_at}) and not in this one",
         FITTED: "{field} is fitted in each arm, by a curve through at least {fitted} values with {seeds} of each, "
         "around the best of {values}",
     }[method].format(
@@ -175,7 +175,7 @@ def described_size(result: Mapping[str, Any]) -> str:
     """Returns the size, the seeds and the tuning of an archived result, `tiny, 3 seeds, untuned`, and
     its text where that is not the experiment's own.
     """
-    words = {NONE: "untuned", GRID: "tuned on a grid", ELSEWHERE: "tuned at another size", FITTED: "tuned by a fit"}
+    words = {NONE: "untuned", GRID: "tuned on a grid", ELSEWHERE: "tuned in another sweep", FITTED: "tuned by a fit"}
     return f"{result['size']}, {count(len(result['seeds']), 'seed')}, {words[tuned_by(result)]}{other_text(result)}"
 
 
