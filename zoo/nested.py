@@ -33,10 +33,15 @@ def _collect(node: Mapping[str, Any], prefix: str, separator: str, found: dict[s
 def unflatten(leaves: Mapping[str, Any], separator: str = ".") -> dict[str, Any]:
     """Returns the nested dict that has these leaves; the inverse of `flatten`."""
     tree: dict[str, Any] = {}
+    # Most paths have the parent of another one: each is looked for once.
+    nodes = {"": tree}
     for path, leaf in leaves.items():
-        *parents, name = path.split(separator)
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
+        name = path.rpartition(separator)[2]
+        prefix = path.removesuffix(name)
+        if (node := nodes.get(prefix)) is None:
+            node = tree
+            for parent in prefix.split(separator)[:-1]:
+                node = node.setdefault(parent, {})
+            nodes[prefix] = node
         node[name] = leaf
     return tree

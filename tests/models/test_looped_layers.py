@@ -47,6 +47,7 @@ LOOPS = {
         "model.position.kind": "none"},
 }  # fmt: skip
 OTHER = pytest.mark.promise(reason="other loops, scanned and rematerialised")
+AGAIN = pytest.mark.slow(reason="the same loop is compared with another number of turns")
 
 
 def program(fields, training=True):
@@ -143,12 +144,15 @@ CASES = [
     ("decays by depth", 2, "drawn", False, "none"),
     ("two layers", 3, "fixed", True, "dots"),
 ]
-DEFAULT = (1, 4)
+DEFAULT, REPEATED = (1, 4), (2, 5, 9, 11)
 
 
 @pytest.mark.parametrize(
     ("name", "turns", "way", "scan", "remat"),
-    [pytest.param(*case, marks=() if index in DEFAULT else OTHER) for index, case in enumerate(CASES)],
+    [
+        pytest.param(*case, marks=() if index in DEFAULT else AGAIN if index in REPEATED else OTHER)
+        for index, case in enumerate(CASES)
+    ],
 )
 def test_a_loop_equals_distinct_layers_with_equal_weights(name, turns, way, scan, remat):
     fields = LOOPS[name] | WAYS[way](LOOPS[name], turns) | {"model.scan_layers": scan, "model.remat": remat}

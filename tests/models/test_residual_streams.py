@@ -307,7 +307,7 @@ RUN = {
 }
 
 
-@pytest.mark.promise(reason="runs are trained")
+@pytest.mark.slow(reason="tests/training records dynamics and trains populations of models without streams")
 def test_population_trains_streams_and_records_dynamics(tmp_path):
     members = [RUN, RUN | {"seed": 1, "optimizer__learning_rate": 1e-2}]
     requests = [RunRequest(small(**one), tmp_path / str(index), quiet) for index, one in enumerate(members)]

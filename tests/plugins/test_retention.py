@@ -199,7 +199,9 @@ print(json.dumps({outcome.property: [outcome.state, outcome.reason] for outcome 
 """
 
 
-@pytest.mark.promise(reason="another process compiles a program for every property")
+@pytest.mark.slow(
+    reason="tests/checks runs every property on other kinds, and the tests above run retention without streams"
+)
 def test_retention_has_every_property_also_with_several_residual_streams():
     environment = os.environ | {
         "JAX_NUM_CPU_DEVICES": "8",

@@ -43,7 +43,7 @@ def test_task_head_learns_from_frozen_features(tmp_path):
         "training__checkpoint_every": 0,
     }
     run(small(**elmo), tmp_path / "elmo", quiet)
-    changes = "data.sequence_length=64,training.steps=600,schedule.kind=linear,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
+    changes = "data.sequence_length=64,training.steps=240,schedule.kind=linear,schedule.warmup_steps=10,training.eval_every=0,optimizer.learning_rate=0.02"
     made = configs.finetuned(f"from={tmp_path / 'elmo'},{changes}", {"objective.kind": "tagging"})
     assert configs.resolve(made).training.trained_layers == 0
     printed = []

@@ -56,9 +56,10 @@ def check_training(flat: dict[str, Any], scopes: dict[str, dict[str, Any]], voca
 
 def _check_dropout_generator(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     generator = flat["training.dropout_generator"]
+    if generator == "threefry":
+        return
     values = [*flat.items(), *(item for changes in scopes.values() for item in changes.items())]
-    draws = any(value for path, value in values if is_random_rate(path))
-    if generator != "threefry" and not draws:
+    if not any(value for path, value in values if is_random_rate(path)):
         yield (
             f"training.dropout_generator={generator} has no effect: no dropout rate, jitter or noise of the model is "
             "above 0"
