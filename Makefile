@@ -23,8 +23,9 @@ $(VENV)/.test: $(VENV)/.base
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
 	@touch $@
 
+# Tests use few of the thousands of modules of these libraries, which are compiled when they are imported.
 $(VENV)/.parity: $(VENV)/.test
-	$(RUN) -m pip install --disable-pip-version-check --editable '.[test,parity,harness]' --constraint constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check --no-compile --editable '.[test,parity,harness]' --constraint constraints.txt
 	@touch $@
 
 ablation: $(VENV)/.base  ## pre- against post-norm, with and without warm-up, 3 seeds, on the CPU
