@@ -36,7 +36,8 @@ def compare(system, kernels=None, differentiated=None):
     Args:
         system: the system.
         kernels: those that compute its outputs; all of them by default.
-        differentiated: the kernels whose gradients are compared too; those that compute the outputs by default.
+        differentiated: the kernels whose gradients are compared too; by default those that compute
+            the outputs.
     """
     kernels = system.kernels if kernels is None else kernels
     differentiated = kernels if differentiated is None else differentiated
