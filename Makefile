@@ -23,7 +23,7 @@ $(VENV)/.test: $(VENV)/.base
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
 	@touch $@
 
-# Tests use few of the thousands of modules of these libraries, which are compiled when they are imported.
+# Tests use few of the thousands of modules of these libraries, whose bytecode is made when they are imported.
 $(VENV)/.parity: $(VENV)/.test
 	$(RUN) -m pip install --disable-pip-version-check --no-compile --editable '.[test,parity,harness]' --constraint constraints.txt
 	@touch $@

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.support.building import call, close, random_statistics, random_values, tiny, together, with_values
+from tests.support.building import (
+    by_default,
+    call,
+    close,
+    random_statistics,
+    random_values,
+    tiny,
+    together,
+    with_values,
+)
 from tests.support.comparisons import compared
 from tests.support.visibility import normal
 from zoo.config import evaluated_layers, stored_layers
@@ -47,7 +56,6 @@ LOOPS = {
         "model.position.kind": "none"},
 }  # fmt: skip
 OTHER = pytest.mark.promise(reason="other loops, scanned and rematerialised")
-AGAIN = pytest.mark.slow(reason="the same loop is compared with another number of turns")
 
 
 def program(fields, training=True):
@@ -144,15 +152,13 @@ CASES = [
     ("decays by depth", 2, "drawn", False, "none"),
     ("two layers", 3, "fixed", True, "dots"),
 ]
-DEFAULT, REPEATED = (1, 4), (2, 5, 9, 11)
+DEFAULT = [CASES[1], CASES[4]]
+REPEATED = [CASES[2], CASES[5], CASES[9], CASES[11]]
 
 
 @pytest.mark.parametrize(
     ("name", "turns", "way", "scan", "remat"),
-    [
-        pytest.param(*case, marks=() if index in DEFAULT else AGAIN if index in REPEATED else OTHER)
-        for index, case in enumerate(CASES)
-    ],
+    by_default(DEFAULT, CASES, OTHER, REPEATED, "the same loop is compared with another number of turns"),
 )
 def test_a_loop_equals_distinct_layers_with_equal_weights(name, turns, way, scan, remat):
     fields = LOOPS[name] | WAYS[way](LOOPS[name], turns) | {"model.scan_layers": scan, "model.remat": remat}

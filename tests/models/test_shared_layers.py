@@ -9,7 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.support.building import ENCODER_DECODER, call, compiled, random_statistics, random_values, tiny, with_values
+from tests.support.building import (
+    ENCODER_DECODER,
+    by_default,
+    call,
+    compiled,
+    random_statistics,
+    random_values,
+    tiny,
+    with_values,
+)
 from tests.support.comparisons import compared
 from tests.support.visibility import normal
 from zoo.layers.context import Context, DropoutKey
@@ -32,9 +41,6 @@ STACKS = {
 }  # fmt: skip
 
 OTHER = pytest.mark.promise(reason="other stacks, scanned and rematerialised")
-AGAIN = pytest.mark.slow(
-    reason="tests/models/test_looped_layers.py unrolls the same stack, with other orders of its layers"
-)
 
 
 def repeated(values, uses):
@@ -79,16 +85,25 @@ def distinct_results(name):
     return out, stats, summed
 
 
+CASES = [
+    ("two", True, "none"),
+    ("one", True, "full"),
+    ("features", True, "none"),
+    ("first values", True, "none"),
+    ("one", False, "none"),
+    ("two", False, "dots"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "scan", "remat"),
-    [
-        pytest.param("one", True, "full", marks=OTHER),
-        ("two", True, "none"),
-        pytest.param("one", False, "none", marks=AGAIN),
-        pytest.param("two", False, "dots", marks=AGAIN),
-        pytest.param("features", True, "none", marks=OTHER),
-        pytest.param("first values", True, "none", marks=OTHER),
-    ],
+    by_default(
+        CASES[:1],
+        CASES,
+        OTHER,
+        CASES[4:],
+        "tests/models/test_looped_layers.py unrolls the same stack, with other orders of its layers",
+    ),
 )
 def test_shared_layers_equal_distinct_layers_with_equal_weights(name, scan, remat):
     loss, model = program(STACKS[name] | {"model.scan_layers": scan, "model.remat": remat})

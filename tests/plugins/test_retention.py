@@ -199,9 +199,7 @@ print(json.dumps({outcome.property: [outcome.state, outcome.reason] for outcome 
 """
 
 
-@pytest.mark.slow(
-    reason="tests/checks runs every property on other kinds, and the tests above run retention without streams"
-)
+@pytest.mark.slow(reason="tests/project/test_your_own_variant.py runs `zoo check` on such a kind, without streams")
 def test_retention_has_every_property_also_with_several_residual_streams():
     environment = os.environ | {
         "JAX_NUM_CPU_DEVICES": "8",
