@@ -19,7 +19,7 @@ from zoo.lab.results.tuning_grid import tuned_value
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.lab.statistics.simulation import HOLDS, REFUTED, UNDECIDED, SimulatedNoise, outcomes, sequential_outcomes
-from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, misfit_p
+from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, misfit_p, total_regret
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SWEEPS = 20_000
@@ -124,11 +124,16 @@ def tuned_rows() -> Iterator[dict[str, str]]:
             curves = [(a[1], b[1]) for a, b in pairs]
             sd = np.array([math.hypot(a.sd, b.sd) for a, b in curves])
             df = np.array([a.df + b.df for a, b in curves])
-            squares = np.array([a.mean_square_regret + b.mean_square_regret for a, b in curves])
+            regrets = [[total_regret([curve]) for curve in pair] for pair in curves]
+            parts = np.array([[(one.mean_square, one.df) for one in pair] for pair in regrets])
+            squares = parts[..., 0].sum(1)
+            squares_df = squares**2 / (parts[..., 0] ** 2 / parts[..., 1]).sum(1)
             for seeds in (3, 6, 10):
                 levels = {seeds: ALPHA}
                 known = SimulatedNoise(sd, df)
-                found = sequential_outcomes(d, "superiority", 0.0, levels, noise=known, regret=squares, regret_df=df)
+                found = sequential_outcomes(
+                    d, "superiority", 0.0, levels, noise=known, regret=squares, regret_df=squares_df
+                )
                 row[f"{seeds} seeds"] = _per_cent((found != UNDECIDED).sum() / TUNED_SWEEPS)
             yield row
 

@@ -140,7 +140,9 @@ class Child:
                     flush=True,
                 )
             if self.step == STEPS:
-                loss = 2.0 + self.config["seed"] / 100 + (self.config["model"]["norm"]["placement"] == "post")
+                post, seed = self.config["model"]["norm"]["placement"] == "post", self.config["seed"]
+                # Differences that are the same in every seed decide nothing.
+                loss = 2.0 + seed / 100 + post * (1 + seed / 1000)
                 loss = self.loss_on_curve(loss)
                 loss = json.loads(os.environ.get("FAKE_LOSSES", "{}")).get(self.folder.name, loss)
                 print(json.dumps({"step": self.step, "eval/loss": loss}), file=file, flush=True)

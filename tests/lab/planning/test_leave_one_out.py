@@ -17,6 +17,7 @@ from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.tuning_curve import total_regret
 from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[3]
@@ -286,8 +287,8 @@ def test_gains_of_added_features_have_the_same_sign():
 
 def test_intervals_of_gains_have_the_noise_and_the_regret_of_every_arm_in_them(monkeypatch):
     """An arm that counts twice in a sum has four times its variance there."""
-    curve = SimpleNamespace(problem="", mean_square_regret=1e-4, df=5)
-    monkeypatch.setattr(feature_gains_module, "tuning_curves", lambda tuning, arm: [curve])
+    curve = SimpleNamespace(mean_regret=(1e-4 / 3) ** 0.5, df=5)
+    monkeypatch.setattr(feature_gains_module, "arm_regret", lambda sweep, arm, weight: total_regret([curve], weight))
     losses = {level: [2 + lost + noise for noise in NOISE.get(level, (0, 0, 0))] for level, lost in LOST.items()}
     sweep = replace(finished({"leave_out": losses}), noise={"eval/loss": Noise(0.03, 40, "earlier sweeps")})
     found = feature_gains(sweep)

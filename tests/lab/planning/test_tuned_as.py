@@ -35,6 +35,23 @@ def test_values_tuned_at_another_size_are_mapped_by_their_place_in_the_bracket(t
 
 
 @pytest.mark.parametrize(
+    ("tune", "bracket", "value", "expected"),
+    [
+        (Tune("optimizer.beta2", (0.9, 0.99, 0.999), distance_to_one=True), [0.99, 0.999, 0.9999], 0.9996, 0.996),
+        (Tune("optimizer.beta2", (0.9, 0.99, 0.999), distance_to_one=True), [0.99, 0.999, 0.9999], 0.99999, 0.9999),
+        (Tune("model.ffn.hidden_dim", (16, 32, 64)), [64, 128, 256], 91, 23),
+    ],
+    ids=["a distance to 1", "beyond the bracket", "a whole number"],
+)
+def test_mapped_values_are_those_that_a_search_could_try(tmp_path, tune, bracket, value, expected):
+    tuned = {"field": tune.field, "values": bracket, "chosen": {PRE: value, POST: bracket[0]}}
+    (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": tuned}))
+    found = with_values_of(experiment(tune=tune), tmp_path)
+    assert found.tuned_values == {PRE: {tune.field: expected}, POST: {tune.field: tune.values[0]}}
+    assert type(found.tuned_values[PRE][tune.field]) is type(expected)
+
+
+@pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"values": [0.1, 0.2]}, "has 2 values and that of .* 3"),

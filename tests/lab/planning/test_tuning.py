@@ -135,7 +135,7 @@ def test_regrets_and_the_noise_of_tuning_runs_enter_the_interval():
     curves = [tuning_curves(sweep.tuning, arm)[0] for arm in (PRE, POST)]
     (_, _), (noise, df), *_ = outcome.difference.errors
     assert noise**2 == pytest.approx(
-        sum(curve.sd**2 for curve in curves) / 2 + sum(curve.mean_square_regret for curve in curves)
+        sum(curve.sd**2 for curve in curves) / 2 + sum(3 * curve.mean_regret**2 for curve in curves)
     )
     assert df == pytest.approx(sum(curve.df for curve in curves), rel=0.01)
     assert "learning_rate fitted in each arm" in judge(sweep).paragraph

@@ -1,6 +1,7 @@
 """Verdicts on claims: each has its own looks, corrections, levels and conditions."""
 
 import math
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,15 +9,19 @@ import numpy as np
 import pytest
 
 from zoo.lab.declarations import Contrast, Side
+from zoo.lab.planning.power import power_lines
+from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
+from zoo.lab.results.differences import ArmDifference, reasons
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.paired import paired_difference
 from zoo.lab.statistics.sequential import design_until_decided
 from zoo.lab.statistics.simulation import HOLDS, REFUTED, SimulatedNoise, outcomes
-from zoo.lab.statistics.tuning_curve import TuningCurve
+from zoo.lab.statistics.tuning_curve import TuningCurve, total_regret
 
 QUIET = {"eval/loss": Noise(1e-9, 1000, "earlier sweeps")}
 CODES = {"holds": HOLDS, "refuted": REFUTED, "undecided": 0}
@@ -227,3 +232,116 @@ def test_simulated_decisions_are_those_of_the_verdict():
         assert CODES[outcome.outcome] == simulated
         seen.add(outcome.outcome)
     assert seen == set(CODES)
+
+
+def test_one_diverged_seed_does_not_spare_a_refutation_its_correction():
+    base = [2.0] * 5
+    refuted = [value + by for value, by in zip(base, (0.011, 0.02, 0.002, 0.018, 0.004), strict=True)]
+    losses = {"b": base, "a": refuted, **{f"same{i}": shifted(base, 0) for i in range(7)}}
+    contrasts = [("X", arm, "b", "superiority", 0.0) for arm in losses if arm != "b"]
+    assert judge(sweep_of(losses, contrasts)).overall == "undecided"
+    with_diverged = {arm: [*values, 2.0] for arm, values in losses.items()} | {"a": [*refuted, math.nan]}
+    verdict = judge(sweep_of(with_diverged, contrasts))
+    assert verdict.overall == "undecided"
+    assert "not after Holm's correction for 8 contrasts" in verdict.paragraph
+    # A 90 % interval beyond the margin is not enough either.
+    worse = [value + 0.0279 + by for value, by in zip(base, (-0.01, -0.005, 0, 0.005, 0.01), strict=True)]
+    contrasts = [("X", "a", "b", "non_inferiority", 0.02)]
+    verdict = judge(sweep_of({"a": [*worse, math.nan], "b": [*base, 2.0]}, contrasts))
+    assert verdict.overall == "undecided"
+    assert "a refutation needs p < 0.05" in verdict.paragraph
+
+
+def test_differences_that_are_equal_by_chance_decide_nothing():
+    contrasts = [("X", "a", "b", "superiority", 0.0)]
+    losses = {"a": [1.75, 1.75], "b": [2.0, 2.0]}
+    noisy = {"eval/loss": Noise(0.5, 20, "earlier sweeps")}
+    verdict = judge(sweep_of(losses, contrasts, noise=noisy))
+    nearly = judge(sweep_of({"a": [1.75, 1.75 + 1e-6], "b": [2.0, 2.0]}, contrasts, noise=noisy))
+    assert verdict.overall == nearly.overall == "undecided"
+    (outcome,), (other,) = verdict.outcomes, nearly.outcomes
+    assert (outcome.difference.low, outcome.difference.high) == pytest.approx(
+        (other.difference.low, other.difference.high), abs=1e-5
+    )
+    assert outcome.difference.p == pytest.approx(other.difference.p, abs=1e-5)
+    # Without noise nothing tells how much they vary; differences of 0 are those of equal arms.
+    verdict = judge(sweep_of(losses, contrasts, noise={}))
+    assert verdict.overall == "undecided"
+    assert "chance may have made them equal" in verdict.paragraph
+    equal = {"a": [2.0, 2.1], "b": [2.0, 2.1]}
+    for noise in ({}, noisy):
+        assert judge(sweep_of(equal, [("X", "a", "b", "equivalence", 0.1)], noise=noise)).overall == "supported"
+    # Quiet runs and an uncertain optimum are known.
+    assert judge(sweep_of(losses, contrasts)).overall == "supported"
+    unsure = {"tuning": tuning_of(a=curve(mean_regret=0.3), b=curve())}
+    assert judge(sweep_of(losses, contrasts, **unsure)).overall == "undecided"
+
+
+def test_equal_arms_are_counted_at_the_levels_of_their_intervals():
+    """Without known noise intervals exclude 0 in 0.2 % of cases: chance explains none of three."""
+    base = [2.0, 2.1, 1.9, 2.05, 1.95, 2.02]
+    noisy = [2.6, 1.2, 2.9, 1.1, 2.4, 1.5]
+    losses = {"a": shifted(base, 0.5, 0.001), "b": base, "c": noisy}
+    contrasts = [("X", first, second, "equal", 0.0) for first, second in ("ab", "ac", "bc")]
+    verdict = judge(sweep_of(losses, contrasts, noise={}))
+    assert [outcome.outcome for outcome in verdict.outcomes] == ["refuted", "holds", "holds"]
+    assert verdict.overall == "not supported"
+
+
+def test_regrets_of_several_numbers_of_an_arm_add_up():
+    """E[(R1 + R2)^2] of independent regrets, each c v times the square of a normal number."""
+    first, second = 0.02, 0.03
+    random = np.random.default_rng(0)
+    squares = random.standard_normal((2, 400_000)) ** 2
+    found = total_regret([curve(mean_regret=first), curve(mean_regret=second, df=9)])
+    assert found.mean_square == pytest.approx(((first * squares[0] + second * squares[1]) ** 2).mean(), rel=0.02)
+    assert found.df == 7 / 4
+    alone = total_regret([curve(mean_regret=first)], weight=2)
+    assert alone.mean_square == pytest.approx(4 * 3 * first**2)
+
+
+def test_intervals_contain_the_difference_where_the_regret_of_one_arm_is_most_of_their_width():
+    """A regret comes from the square of a variance, of which seven degrees of freedom tell little."""
+    random, missed = np.random.default_rng(0), 0
+    for _ in range(2000):
+        regret = 0.1 * random.standard_normal() ** 2
+        noise = 0.02 * random.standard_normal(5)
+        estimate = total_regret([curve(mean_regret=0.1 * random.chisquare(7) / 7)])
+        found = paired_difference(dict(enumerate(regret + noise)), dict.fromkeys(range(5), 0.0), regrets=[estimate])
+        missed += not found.low <= 0 <= found.high
+    assert missed / 2000 < 0.05
+
+
+def test_a_table_of_contrasts_names_the_level_of_each_interval():
+    losses = {"a": shifted(BASE, -0.3), "b": BASE}
+    contrasts = [("X", "a", "b", rule, 0.1) for rule in ("superiority", "non_inferiority")]
+    for noise, levels in ((QUIET, ("95 %", "90 %")), ({}, ("99.8 %", "99.6 %"))):
+        sweep = sweep_of(losses, contrasts, noise=noise)
+        page = contrast_table(sweep, judge(sweep))
+        assert re.findall(r">(9\d(?:\.\d)? %)<", page) == list(levels)
+        assert "% interval" not in page
+
+
+def test_reasons_keep_what_is_not_a_value_of_an_arm():
+    arm, difference = Arm("a", "a (1)", {}), paired_difference({}, {})
+    texts = {
+        "no arm beats the 5-gram of 1.48 nats, counted on the same training data (a (1): 1.5; b: diverged)": (
+            "no arm beats the 5-gram of 1.48 nats, counted on the same training data"
+        ),
+        "not finished: b, seed 0 (not planned)": "not finished: b, seed 0 (not planned)",
+        "a (1) diverged in 1 seed": "a (1) diverged in 1 seed",
+        "a (1) is not tuned (lr: the losses do not bend over these values)": (
+            "a (1) is not tuned (lr: the losses do not bend over these values)"
+        ),
+    }
+    for text, shown in texts.items():
+        found = ArmDifference(arm, arm, difference, math.nan, None, text)
+        assert reasons([found]) == [f"Not testable: a (1): {shown}."]
+
+
+def test_the_power_of_a_rule_is_not_computed_from_the_noise_of_one_of_two_metrics():
+    noise = {"eval/loss": Noise(0.02, 100, "earlier sweeps")}
+    sides = [Side("a", "eval/loss"), Side("b", "eval/loss"), Side("b", "eval/loss@512")]
+    one, two = (Contrast("c", sides[0], other, "non_inferiority", 0.05, "") for other in sides[1:])
+    assert sum("stays undecided" in line for line in power_lines([one, two], 5, {}, noise, "eval/loss")) == 1
+    assert not any("stays undecided" in line for line in power_lines([two], 5, {}, noise, "eval/loss"))

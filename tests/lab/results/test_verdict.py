@@ -238,7 +238,8 @@ def test_accuracies_are_reported_with_their_sign():
     assert (
         judge(no_contrasts).paragraph
         == "B ends 0.10 lower than A (95 % interval of the difference −0.16 to −0.03, 2 pairs). "
-        "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds)."
+        "No claim is tested here. The highest final eval/next_accuracy is 0.8100, reached by A (mean of 3 seeds). "
+        "B diverged in 1 of 3 seeds, which counts as the worst eval/next_accuracy."
     )
     rows = [{"step": step, "eval/next_accuracy": value} for step, value in enumerate((0.5, 0.9, 0.7))]
     assert RunRecord(Path("r"), "A", 0, rows=rows).best("eval/next_accuracy") == 0.9
@@ -285,3 +286,19 @@ def test_what_would_tell_the_noise_is_said_where_it_does(metric, other, advice):
     found = judge_contrast(SweepResults(Path("."), "s", "eval/loss", arms, runs, [0, 1, 2], [contrast]), contrast)
     assert found.outcome == "undecided"
     assert found.notes[-1].endswith(f"needs a level 25 times smaller{advice}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([0.0, "diverged", 1.0], [1.5, 1.4, 1.45], "is 1.450, reached by B (mean of 3 seeds). A diverged in 1 of 3"),
+        ([1.0, 1.1, 1.2], [None, None, 1.15], "is 1.150, reached by B (1 seed, the only one that all arms have)."),
+        ([1.0, 1.1, None], [None, None, 1.15], "No seed is done in all of the arms that have results, so they are"),
+        (["diverged"] * 3, [1.5, "diverged", 1.4], "The arms are not ranked: A diverged in 3 of 3 seeds; B diverged"),
+    ],
+    ids=["a seed diverged", "one common seed", "none", "all diverged"],
+)
+def test_arms_without_a_claim_are_ranked_on_the_seeds_that_all_have(a, b, expected):
+    sweep = sweep_of(a, b)
+    runs = [run for run in sweep.runs if run.final("eval/loss") is not None or run.state == "diverged"]
+    assert expected in judge(replace(sweep, runs=runs, contrasts=[])).paragraph

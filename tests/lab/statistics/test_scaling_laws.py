@@ -97,6 +97,16 @@ def test_losses_off_the_law_are_told_from_noise():
     assert fit_compute_law(bent, 1.0).misfit_p() < 0.01
 
 
+def test_losses_on_the_law_are_not_told_from_it_more_often_with_unequal_seeds():
+    """A mean over ten seeds is known better than one over two, and counts for more."""
+    compute, rng = 16.0 ** np.arange(4), np.random.default_rng(0)
+    law, seeds, rejected = LAW, (10, 10, 3, 2), 0
+    for _ in range(400):
+        losses = [law.loss(each) + 0.01 * rng.standard_normal(n) for each, n in zip(compute, seeds, strict=True)]
+        rejected += fit_compute_law(sized(compute, losses), 16.0**4).misfit_p() < 0.05
+    assert rejected / 400 < 0.075
+
+
 def test_the_slope_of_two_sizes_is_welchs_interval():
     rng = np.random.default_rng(1)
     small, large = rng.normal(-0.05, 0.02, 5), rng.normal(-0.02, 0.008, 4)

@@ -45,7 +45,9 @@ def power_lines(
     )
     for contrast in contrasts:
         own, unit = noise.get(contrast.a.metric or metric), unit_suffix(contrast.a.metric or metric)
-        if own is None or contrast.rule not in ("non_inferiority", "equivalence"):
+        # What a difference of two metrics varies by, no noise of one of them tells.
+        same = (contrast.a.metric or metric) == (contrast.b.metric or metric)
+        if own is None or not same or contrast.rule not in ("non_inferiority", "equivalence"):
             continue
         share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd)
         rule = f"{contrast.rule.replace('_', '-')} within {contrast.margin:g}{unit}"

@@ -16,10 +16,12 @@ import numpy as np
 
 from zoo.errors import ConfigError
 from zoo.files import read_json
+from zoo.lab.declarations import Tune
 from zoo.lab.experiment import Experiment
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.planning.tuning import arm_names, with_tuned_value
-from zoo.lab.statistics.tuning_curve import parse_curve
+from zoo.lab.planning.tuning_search import rounded_value
+from zoo.lab.statistics.tuning_curve import coordinate_of, parse_curve, value_at
 
 # The records of a sweep and of an archived result.
 _RECORDS = ("experiment.json", "result.json")
@@ -55,8 +57,9 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
     seeds, but none that tuned the result. Runs that start from others of the sweep
     (`Experiment.prerequisites`) are never the same: their identities contain the sweep's folder.
 
-    Else a value is mapped by its place in the bracket, on a logarithmic scale: half way between the
-    second and the third value there becomes half way between the second and the third here.
+    Else a value is mapped by its place in the bracket, on a logarithmic scale (of the distance to 1 if
+    that is searched): half way between the second and the third value there becomes half way between
+    the second and the third here.
 
     Args:
         experiment: with one tuned number.
@@ -73,8 +76,11 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
             f"{folder} has no tuned value for {', '.join(missing)}; its arms are {', '.join(other.chosen) or 'none'}"
         )
     chosen = {arm: other.chosen[arm] for arm in arms}
-    if wrong := [f"{value!r} of {arm}" for arm, value in chosen.items() if not _is_positive(value)]:
-        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number above 0")
+    most = 1.0 if experiment.tunings[0].distance_to_one else math.inf
+    wrong = [f"{value!r} of {arm}" for arm, value in chosen.items() if not _is_between_0_and(most, value)]
+    if wrong := wrong + [f"{value!r} in the bracket" for value in other.values if not _is_between_0_and(most, value)]:
+        allowed = "between 0 and 1" if most == 1 else "above 0"
+        raise ConfigError(f"{folder} was edited or is damaged: {', '.join(wrong)} is not a number {allowed}")
     found = _with_curves(experiment, other, chosen)
     if isinstance(found, Experiment):
         return found
@@ -85,7 +91,7 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
             f"{folder}: its bracket has {len(others)} values and that of {experiment.name} {len(own)}; values are "
             "matched by their place in the bracket, so both need equally many"
         )
-    mapped = {arm: _mapped(value, others, own) for arm, value in chosen.items()}
+    mapped = {arm: _mapped(tune, value, others, own) for arm, value in chosen.items()}
     return replace(with_tuned_value(experiment, tune, mapped, {}), tuned_at=other.name, curves_not_taken=found)
 
 
@@ -149,21 +155,25 @@ def _has_runs(scores: Mapping[str, Mapping[str, float | None]]) -> bool:
     return bool(runs) and all(score is None or isinstance(score, int | float) for _, _, score in runs)
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+def _is_between_0_and(most: float, value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < most
 
 
-def _mapped(value: float, others: list[float], own: list[float]) -> float:
-    """Returns the value at the same place in `own` as `value` has in `others`, to three digits."""
+def _mapped(tune: Tune, value: float, others: list[float], own: list[float]) -> float:
+    """Returns the value at the same place in `own` as `value` has in `others`, rounded as in a search
+    (`rounded_value`).
+    """
     if value in others:
         return own[others.index(value)]
-    x = math.log(value)
-    there, here = np.log(others), np.log(own)
-    if value < others[0]:
-        return float(f"{math.exp(here[0] + x - there[0]):.3g}")
-    if value > others[-1]:
-        return float(f"{math.exp(here[-1] + x - there[-1]):.3g}")
-    return float(f"{math.exp(np.interp(x, there, here)):.3g}")
+    coordinate = coordinate_of(tune.distance_to_one)
+    x, there, here = coordinate(value), list(map(coordinate, others)), list(map(coordinate, own))
+    if x < there[0]:
+        place = here[0] + x - there[0]
+    elif x > there[-1]:
+        place = here[-1] + x - there[-1]
+    else:
+        place = float(np.interp(x, there, here))
+    return rounded_value(tune, value_at(place, tune.distance_to_one))
 
 
 def _other_sweep(experiment: Experiment, folder: Path) -> _OtherSweep:

@@ -24,13 +24,15 @@ from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import PairedDifference, holm, spread
 
 TIMES_THE_TOKENS, STEPS_TO_ITS_LOSS = "times the tokens", "steps to its loss"
+HEDGES, INTERVAL = "Hedges' g", "interval"
 _FACTOR_PARTS = ("value", "low", "high")
 
 
 def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
     """Returns a table of the contrasts: sides, difference, interval, rule and outcome.
 
-    While runs are left, a contrast without a pair has no outcome yet.
+    Each interval has its own level: by the rule, by what is known of the noise, and by the look that
+    decided. While runs are left, a contrast without a pair has no outcome yet.
     """
     rows, running = [], bool(progress_line(sweep))
     effects = [contrast_effect(sweep, outcome.contrast, outcome.difference) for outcome in verdict.outcomes]
@@ -49,6 +51,11 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 arm_cell(sides[1]),
                 mean,
                 between,
+                Cell(
+                    confidence_level(difference.alpha) if difference.n > 1 else "–",
+                    "short",
+                    raw=(1 - difference.alpha,),
+                ),
                 *([_tokens_cell(effect and effect.tokens)] if in_tokens else []),
                 _effect(difference),
                 numeric(str(difference.n)),
@@ -56,24 +63,21 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 state_cell("no pair yet" if running and not difference.n else outcome.outcome),
             ]
         )
-    level = f"{confidence_level(sweep.alpha)} interval"
     header = [
         "contrast",
         "a",
         "b",
         "a − b",
-        level,
+        INTERVAL,
+        "level",
         *([TIMES_THE_TOKENS] if in_tokens else []),
         HEDGES,
         "pairs",
         "rule",
         "outcome",
     ]
-    names = csv_names(level, BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
-    return table("Contrasts, stated before the runs", header, rows, range(3, 7 + in_tokens), names)
-
-
-HEDGES = "Hedges' g"
+    names = csv_names(INTERVAL, BOUNDS) | csv_names(TIMES_THE_TOKENS, _FACTOR_PARTS)
+    return table("Contrasts, stated before the runs", header, rows, range(3, 8 + in_tokens), names)
 
 
 def _tokens_cell(found: TokenFactor | None) -> Cell:
@@ -283,7 +287,7 @@ def differences_table(sweep: SweepResults) -> str:
         level,
         *(["bootstrap"] if resampled else []),
         *units,
-        "p (paired t)",
+        "p",
         "p (Holm)",
         HEDGES,
         "pairs",

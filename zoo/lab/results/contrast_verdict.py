@@ -10,8 +10,11 @@ A run that diverged, that is done without a finite value of the metric, or that 
 contrast's `diverged_above`, counts as an infinite loss, or as a score of -infinity. An interval
 cannot contain such pairs. They decide an order only if nothing contradicts them: either all pairs
 are infinite on the same side, or the finite pairs decide by their interval and the infinite ones
-point the same way. A run that failed or has not finished leaves its contrast undecided: leaving
-it out could select the result.
+point the same way; a refutation has the p of the finite pairs then. A run that failed or has not
+finished leaves its contrast undecided: leaving it out could select the result.
+
+Differences that are the same in every seed, and not 0, decide nothing where neither other runs nor
+tuning tell how much they vary: as counts and shares of answers may, they agree by chance.
 """
 
 import math
@@ -33,6 +36,7 @@ from zoo.lab.results.tuning_grid import why_not_tuned
 from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_difference
 
 MINIMUM_PAIRS = 2
+_EQUAL_PAIRS_NOTE = "and no other runs tell how much such differences vary, so that chance may have made them equal"
 _UNKNOWN_NOISE_NOTE = (
     "no other runs tell the noise of such differences, and pairs alone cannot show that it is skewed, so a decision "
     f"needs a level {UNKNOWN_NOISE} times smaller"
@@ -84,7 +88,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
         notes += reasons
-        if noise is None and difference.n >= MINIMUM_PAIRS and difference.sd > 0:
+        if noise is None and difference.errors:
             refuting = min(1.0, refuting * UNKNOWN_NOISE)
             if outcome == "undecided":
                 notes.append(_UNKNOWN_NOISE_NOTE + _what_would_tell(sweep, contrast))
@@ -94,6 +98,9 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
             notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
+        if difference.mean and not difference.errors and outcome in ("holds", "refuted"):
+            outcome, refuting = "undecided", math.nan
+            notes[-1] += f", {_EQUAL_PAIRS_NOTE}{_what_would_tell(sweep, contrast)}"
     return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
 
 
@@ -233,8 +240,10 @@ def _decide_pairs(
     low, high = sorted((sign * difference.low, sign * difference.high))
     pairs = [(a.values[seed], b.values[seed]) for seed in sweep.seeds if seed in a.values and seed in b.values]
     directions = {math.copysign(1, sign * (x - y)) for x, y in pairs if math.isinf(x) != math.isinf(y)}
-    if not directions:
+    p = math.nan
+    if difference.n >= MINIMUM_PAIRS:
         p = refutation_p(contrast.rule, contrast.margin, difference if sign > 0 else difference.reversed())
+    if not directions:
         return decide(contrast.rule, contrast.margin, low, high), p, []
     if len(directions) == 2:
         return "undecided", math.nan, ["each side is infinite in some seed, so the seeds contradict each other"]
@@ -244,7 +253,7 @@ def _decide_pairs(
     if difference.n and (difference.n < MINIMUM_PAIRS or finite_outcome != outcome):
         reason = f"the {count(difference.n, 'finite pair')} alone would not lead to the same outcome"
         return "undecided", math.nan, [reason]
-    return outcome, math.nan, []
+    return outcome, p, []
 
 
 def difference_sentence(sweep: SweepResults, contrast: Contrast, difference: PairedDifference) -> str:

@@ -2,6 +2,7 @@
 sweep.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, holm
 
+# The values of arms at the end of a reason, as " (pre: 2.1; post: diverged)".
+_VALUES = re.compile(r" \((?:[^;]+: (?:[\d.,e+−-]+|diverged)(?:; |(?=\)$)))+\)$")
 # Each of so many arms is compared with each other one; with more, all with one baseline.
 MAX_BASELINES = 16
 
@@ -65,8 +68,8 @@ def reasons(found: Iterable[ArmDifference]) -> list[str]:
     arms: dict[str, list[str]] = {}
     for one in found:
         if one.why_not_testable:
-            # The values of the arms, in brackets, are in the tables.
-            arms.setdefault(one.why_not_testable.partition(" (")[0], []).append(one.arm.label)
+            # The values of the arms are in the tables, and would tell equal reasons apart.
+            arms.setdefault(_VALUES.sub("", one.why_not_testable), []).append(one.arm.label)
     return [f"Not testable: {', '.join(labels)}: {reason}." for reason, labels in arms.items()]
 
 

@@ -15,10 +15,9 @@ from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
 from zoo.lab.results.baseline_differences import against_baseline
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.noise import known_noise
+from zoo.lab.results.noise import arm_regret, known_noise
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.tuning_grid import tuning_curves
-from zoo.lab.statistics.noise import Noise, Regret
+from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import PairedDifference, holm, mean_difference
 
 
@@ -90,12 +89,7 @@ def _combination(sweep: SweepResults, weights: Mapping[str, float]) -> PairedDif
     known = known_noise(sweep, against_baseline(sweep, one, other))
     scale = math.sqrt(sum(weight**2 for weight in weights.values()) / 2)
     noise = None if known is None else Noise(known.sd * scale, known.df, known.source)
-    regrets = [
-        Regret(weight**2 * curve.mean_square_regret, curve.df)
-        for arm, weight in weights.items()
-        for curve in tuning_curves(sweep.tuning, arm)
-        if not curve.problem
-    ]
+    regrets = [regret for arm, weight in weights.items() if (regret := arm_regret(sweep, arm, weight))]
     return mean_difference(sums, sweep.alpha, noise, regrets)
 
 

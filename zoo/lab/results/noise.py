@@ -12,6 +12,7 @@ from zoo.lab.declarations import Contrast
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import tuning_curves
 from zoo.lab.statistics.noise import Noise, Regret
+from zoo.lab.statistics.tuning_curve import total_regret
 
 # Fewer other arms than this do not tell the noise of the two that are compared.
 MINIMUM_OTHER_ARMS = 2
@@ -44,8 +45,13 @@ def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
     """
     if contrast.a.metric != sweep.metric or contrast.b.metric != sweep.metric or contrast.a.arm == contrast.b.arm:
         return []
-    curves = [curve for arm in (contrast.a.arm, contrast.b.arm) for curve in tuning_curves(sweep.tuning, arm)]
-    return [Regret(curve.mean_square_regret, curve.df) for curve in curves if not curve.problem]
+    return [regret for arm in (contrast.a.arm, contrast.b.arm) if (regret := arm_regret(sweep, arm))]
+
+
+def arm_regret(sweep: SweepResults, arm: str, weight: float = 1.0) -> Regret | None:
+    """Returns the regret of an arm in a sum of arms, with its weight there; None without a curve."""
+    curves = [curve for curve in tuning_curves(sweep.tuning, arm) if not curve.problem]
+    return total_regret(curves, weight) if curves else None
 
 
 def pooled_noise(

@@ -5,15 +5,17 @@
 supported if one is refuted. All contrasts hold by chance less often than a single one, so this needs
 no correction (an intersection-union test). The probability that one is refuted by chance grows with
 their number, so refutations are corrected by Holm's procedure, within the claim. A claim of "equal"
-arms is counted: it is not supported if more intervals exclude 0 than chance explains in 95 % of cases.
+arms is counted: it is not supported if more intervals exclude 0 than chance explains in 95 % of cases,
+each at its own level.
 """
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scipy import stats
+import numpy as np
 
 from zoo.lab.declarations import Contrast
 from zoo.lab.formatting import count, number
@@ -78,7 +80,7 @@ def _judge_claim(sweep: SweepResults, contrasts: Sequence[Contrast]) -> tuple[st
     for look in [*(look for look in sorted(sweep.looks) if look < total), total]:
         part = sweep.with_seeds(look) if look < total else sweep
         own = correct_refutations([judge_contrast(part, contrast) for contrast in contrasts], part.alpha)
-        verdict = claim_verdict(own, part.alpha)
+        verdict = claim_verdict(own)
         # What no seed can change is judged on all of them.
         if verdict in ("supported", "not supported"):
             break
@@ -104,14 +106,25 @@ def contrasts_by_claim(sweep: SweepResults) -> dict[str, list[Contrast]]:
     return found
 
 
-def claim_verdict(outcomes: Sequence[ContrastVerdict], alpha: float = ALPHA) -> str:
+def claim_verdict(outcomes: Sequence[ContrastVerdict]) -> str:
     """Returns the verdict on a claim with these contrasts, of which there is at least one."""
     if all(outcome.contrast.rule == "equal" for outcome in outcomes):
         judged = [outcome for outcome in outcomes if outcome.outcome in ("holds", "refuted")]
         if len(judged) == len(outcomes):
             excluded = sum(outcome.outcome == "refuted" for outcome in judged)
-            return "not supported" if excluded > stats.binom.ppf(1 - ALPHA, len(judged), alpha) else "supported"
+            explained = _chance_explains([outcome.difference.alpha for outcome in judged])
+            return "not supported" if excluded > explained else "supported"
     return overall_verdict({outcome.outcome for outcome in outcomes})
+
+
+def _chance_explains(levels: Sequence[float]) -> int:
+    """Returns how many of independent intervals at these levels at most exclude the truth in 95 % of
+    cases.
+    """
+    probabilities = np.ones(1)  # Of 0, 1, 2, ... such intervals.
+    for level in levels:
+        probabilities = np.convolve(probabilities, (1 - level, level))
+    return int(np.searchsorted(np.cumsum(probabilities), 1 - ALPHA))
 
 
 def overall_verdict(outcomes: Collection[str]) -> str:
@@ -159,30 +172,61 @@ def _far_off(
 
 
 def _without_claim(sweep: SweepResults) -> str:
-    finals = []
-    for arm in sweep.arms:
-        values = [run.final(sweep.metric) for run in sweep.runs_of(arm.name)]
-        values = [value for value in values if value is not None and math.isfinite(value)]
-        if values:
-            finals.append((sum(values) / len(values), len(values), arm.label))
-    if not finals:
+    finals = _finals_with_diverged(sweep)
+    if not any(map(math.isfinite, itertools.chain.from_iterable(found.values() for found in finals.values()))):
         return f"No claim is tested here, and no run has finished with a {sweep.metric} yet."
     if reasons := why_not_ranked(sweep.warnings, sweep.metric):
         return f"No claim is tested here, and the arms are not ranked by {sweep.metric}: they {' and '.join(reasons)}."
     differences = _baseline_sentences(sweep)
     highest = higher_is_better(sweep.metric)
-    if len(finals) == len(sweep.arms) > 1 and equal_arms(sweep, sweep.metric):
+    if len(sweep.arms) > 1 and equal_arms(sweep, sweep.metric):
         return (
             f"No claim is tested here, and all arms end with the same {sweep.metric} in every seed, "
-            f"{number(finals[0][0])} in the mean: none is better than another."
+            f"{number(_mean(next(iter(finals.values())).values()))} in the mean: none is better than another."
         )
-    mean, n, _ = max(finals) if highest else min(finals)
-    label = " and ".join(label for value, _, label in finals if value == mean)
-    seeds = f"mean of {count(n, 'seed')}" if n > 1 else "1 seed"
-    end = "highest" if highest else "lowest"
-    return (
-        f"{differences}No claim is tested here. The {end} final {sweep.metric} is {number(mean)}, reached by {label} "
-        f"({seeds})."
+    head = f"{differences}No claim is tested here. "
+    seeds = set.intersection(*(set(found) for found in finals.values()))
+    if not seeds:
+        return f"{head}No seed is done in all of the arms that have results, so they are not ranked."
+    means = {label: _mean(found[seed] for seed in seeds) for label, found in finals.items()}
+    mean = max(means.values()) if highest else min(means.values())
+    end, diverged = "highest" if highest else "lowest", _diverged(finals)
+    if not math.isfinite(mean):
+        return f"{head}The arms are not ranked: {diverged}."
+    labels = " and ".join(label for label, value in means.items() if value == mean)
+    shown = f"mean of {count(len(seeds), 'seed')}" if len(seeds) > 1 else "1 seed"
+    if any(len(found) > len(seeds) for found in finals.values()):
+        shown += ", those that all arms have" if len(seeds) > 1 else ", the only one that all arms have"
+    return f"{head}The {end} final {sweep.metric} is {number(mean)}, reached by {labels} ({shown})." + (
+        f" {diverged[0].upper()}{diverged[1:]}, which counts as the worst {sweep.metric}." if diverged else ""
+    )
+
+
+def _finals_with_diverged(sweep: SweepResults) -> dict[str, dict[int, float]]:
+    """Returns {label: {seed: final value}} of the arms with results; a run that diverged, or that ends
+    with a value that is not finite, has the worst one.
+    """
+    worst = -math.inf if higher_is_better(sweep.metric) else math.inf
+    found: dict[str, dict[int, float]] = {}
+    for arm in sweep.arms:
+        values = {run.seed: run.final(sweep.metric) for run in sweep.runs_of(arm.name)}
+        diverged = {run.seed for run in sweep.runs_of(arm.name) if run.state == "diverged"}
+        known = {seed: value for seed, value in values.items() if value is not None} | dict.fromkeys(diverged, worst)
+        if known:
+            found[arm.label] = {seed: value if math.isfinite(value) else worst for seed, value in known.items()}
+    return found
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def _diverged(finals: Mapping[str, Mapping[int, float]]) -> str:
+    """Returns in how many seeds which arm diverged; empty if none did."""
+    lost = {label: sum(map(math.isinf, found.values())) for label, found in finals.items()}
+    return "; ".join(
+        f"{label} diverged in {n} of {count(len(finals[label]), 'seed')}" for label, n in lost.items() if n
     )
 
 

@@ -105,15 +105,18 @@ class ComputeLaw:
 
     def misfit_p(self) -> float:
         """Returns the p value of the form of the law, by the F test of its misfit against the noise of
-        seeds, the same at all sizes; NaN without more sizes than parameters.
+        runs, the same at all sizes; NaN without more sizes than parameters.
         """
         spread, means, sizes = self.losses.losses, self.losses.means, len(self.x)
         parameters = 2 if self.known_asymptote is not None else 3
         df = sum(len(found) - 1 for found in spread)
         if sizes <= parameters or df < 1:
             return math.nan
-        residuals = means - np.array([self.law.loss(math.exp(each)) for each in self.x])
-        misfit = sum(len(found) * each**2 for found, each in zip(spread, residuals, strict=True)) / (sizes - parameters)
+        # The test needs the least squares of all runs, where a mean counts once for each of its seeds.
+        counts = np.array([len(found) for found in spread], float)
+        misfit = least(
+            lambda exponents: linear_squares(exponents, self.x, means, self.known_asymptote, weights=counts)
+        ) / (sizes - parameters)
         noise = sum(np.var(list(found.values()), ddof=1) * (len(found) - 1) for found in spread if len(found) > 1) / df
         return float(special.fdtrc(sizes - parameters, df, misfit / noise)) if noise > 0 else math.nan
 
@@ -172,6 +175,7 @@ def linear_squares(
     means: np.ndarray,
     asymptote: float | None,
     extra: tuple[np.ndarray, float, float] = (np.zeros(1), 0.0, 0.0),
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns the least sum of squares over E >= 0 and A >= 0 for each of N exponents.
 
@@ -181,24 +185,27 @@ def linear_squares(
         means: [K].
         asymptote: E, if it is known.
         extra: one more observation A m = d with its weight w, as (m [N], d, w).
+        weights: of the means, [K]; None for 1.
     """
     m, d, w = extra
+    weights = np.ones(len(x)) if weights is None else weights
+    total, of_means = weights.sum(), weights @ means
     u = np.exp(-np.multiply.outer(exponents, x))
-    of_u, of_squares = u.sum(axis=1), (u**2).sum(axis=1) + w * m**2
-    of_products = u @ means + w * m * d
+    of_u, of_squares = u @ weights, u**2 @ weights + w * m**2
+    of_products = u @ (weights * means) + w * m * d
     known = asymptote or 0.0
     alone = np.maximum(of_products - known * of_u, 0) / of_squares
     lowest, reducible = np.full(len(u), known), alone
     if asymptote is None:
-        determinant = len(x) * of_squares - of_u**2
-        both = (len(x) * of_products - of_u * means.sum()) / np.where(determinant > 0, determinant, 1)
-        rest = (means.sum() - of_u * both) / len(x)
+        determinant = total * of_squares - of_u**2
+        both = (total * of_products - of_u * of_means) / np.where(determinant > 0, determinant, 1)
+        rest = (of_means - of_u * both) / total
         inside = (determinant > 0) & (rest >= 0) & (both >= 0)
         flat = (determinant > 0) & (both < 0)
-        lowest = np.where(inside, rest, np.where(flat, means.mean(), 0.0))
+        lowest = np.where(inside, rest, np.where(flat, of_means / total, 0.0))
         reducible = np.where(inside, both, np.where(flat, 0.0, alone))
     residuals = means - lowest[:, None] - reducible[:, None] * u
-    return (residuals**2).sum(axis=1) + w * (d - reducible * m) ** 2
+    return residuals**2 @ weights + w * (d - reducible * m) ** 2
 
 
 def least(squares: Callable[[np.ndarray], np.ndarray]) -> float:

@@ -24,8 +24,8 @@ class Regret:
 
     Attributes:
         mean_square: q = E[R^2], in the squared unit of the metric.
-        df: degrees of freedom of its estimate.
+        df: degrees of freedom of its estimate, a quarter of those of the variance that it comes from.
     """
 
     mean_square: float
-    df: int
+    df: float

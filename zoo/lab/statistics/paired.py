@@ -8,6 +8,8 @@ Satterthwaite (Satterthwaite 1946):
 
     se^2 = s^2 / n + q_a + q_b,    df = se^4 / ((s^2 / n)^2 / (n - 1) + q_a^2 / f_a + q_b^2 / f_b)
 
+with the degrees of freedom f of each mean square (`tuning_curve.total_regret`).
+
 With few pairs and small regrets these degrees of freedom grow by more than the error does. What
 tuning does not settle cannot make a difference more certain, so the interval without regrets counts
 where it is the wider one.
@@ -18,6 +20,10 @@ with f_0 degrees of freedom, a second interval m -+ t(f_0) s_0 / sqrt(n) is comp
 the two counts. Its p value is the larger of both.
 
 **Neither.** `UNKNOWN_NOISE` divides the level of a decision about which no other runs tell anything.
+
+Differences that are the same in every seed have s = 0. If they are 0, the arms are equal, and the
+interval has no width. Otherwise it follows from the other runs and from tuning; if these tell nothing
+either, no width is known, and nothing may be decided by it (`PairedDifference.errors` is empty).
 """
 
 import math
@@ -33,6 +39,8 @@ ALPHA = 0.05
 # With fewer values the percentile bootstrap's interval is too narrow: with three it contains the
 # true mean in 75 % of all cases.
 BOOTSTRAP_FROM = 10
+# Differences are the same if they vary by no more than this share of them.
+_EQUAL = 1e-9
 RESAMPLES = 9999
 # Found by simulation: with it, two arms whose noise is skewed in opposite ways are told apart in at
 # most 8 % of sweeps from six seeds on (docs/comparisons.md).
@@ -55,8 +63,8 @@ class PairedDifference:
         effect: Hedges' g of paired differences, mean / sd with the small-sample correction
             1 - 3 / (4 n - 5) (Hedges 1981).
         alpha: 0.05 for a 95 % interval.
-        errors: standard errors of the mean with their degrees of freedom, that of the pairs first;
-            the interval is the widest that follows from any of them.
+        errors: standard errors of the mean above 0 with their degrees of freedom, that of the pairs
+            first; the interval is the widest that follows from any of them. Empty if it has no width.
     """
 
     mean: float
@@ -78,7 +86,7 @@ class PairedDifference:
         if self.n < 2:
             return math.nan
         distance = (self.mean - bound) * (1 if above else -1)
-        if self.sd == 0:
+        if not self.errors:
             return 0.0 if distance > 0 else 1.0
         return max(float(special.stdtr(df, -distance / error)) for error, df in self.errors)
 
@@ -131,8 +139,8 @@ def paired_difference(
 ) -> PairedDifference:
     """Compares two arms given as {seed: value}; seeds that only one of them has are left out.
 
-    All values must be finite. If the differences do not vary at all (bit-equal runs), the interval
-    has no width.
+    All values must be finite. If all differences are 0 (bit-equal runs), or if all are the same and
+    neither noise nor regrets are known, the interval has no width.
 
     Args:
         a, b: the arms.
@@ -155,16 +163,17 @@ def mean_difference(
     mean = float(values.mean())
     if n == 1:
         return PairedDifference(mean, math.nan, math.nan, 1, math.nan, math.nan, differences, alpha=alpha)
-    sd = float(values.std(ddof=1))
-    if sd == 0:
+    # Equal differences have a standard deviation of rounding errors otherwise.
+    equal = np.ptp(values) <= _EQUAL * np.abs(values).max()
+    sd = 0.0 if equal else float(values.std(ddof=1))
+    of_means = [(sd**2 / n, n - 1), *([(noise.sd**2 / n, noise.df)] if noise is not None else [])]
+    errors = [_standard_error(*each, parts) for parts in ([regrets, ()] if regrets else [()]) for each in of_means]
+    errors = [(error, df) for error, df in errors if error > 0]
+    if not values.any() or not errors:
         effect = math.copysign(math.inf, mean) if mean else 0.0
         return PairedDifference(mean, mean, mean, n, 0.0, 1.0 if mean == 0 else 0.0, differences, effect, alpha)
-    of_means = [(sd**2 / n, n - 1), *([(noise.sd**2 / n, noise.df)] if noise is not None else [])]
-    errors = [_standard_error(*each, regrets) for each in of_means]
-    if regrets:
-        errors += [_standard_error(*each, ()) for each in of_means]
     p = max(float(2 * special.stdtr(df, -abs(mean) / error)) for error, df in errors)
-    effect = mean / sd * (1 - 3 / (4 * n - 5))
+    effect = mean / sd * (1 - 3 / (4 * n - 5)) if sd else math.copysign(math.inf, mean)
     found = PairedDifference(mean, math.nan, math.nan, n, sd, p, differences, effect, alpha, tuple(errors))
     return _with_interval(found, alpha)
 
@@ -173,6 +182,8 @@ def _standard_error(variance: float, df: float, regrets: Sequence[Regret]) -> tu
     """Returns the standard error of a mean and its degrees of freedom, with the regrets of tuning."""
     parts = [(variance, df), *((regret.mean_square, regret.df) for regret in regrets if regret.mean_square > 0)]
     total = sum(part for part, _ in parts)
+    if total == 0:
+        return 0.0, df
     return math.sqrt(total), total**2 / sum(part**2 / freedom for part, freedom in parts)
 
 

@@ -15,9 +15,15 @@ x^ - x* is normal with variance v, then R has the mean c v and the second moment
 
     E[R^2] = 3 (c v)^2.
 
-Regrets of two arms are independent, so the difference of two tuned arms has an additional mean
-square error of at most 3 (c_a v_a)^2 + 3 (c_b v_b)^2 (`zoo.lab.statistics.paired` adds it to that of
-the seeds).
+The regrets of an arm with several tuned numbers add up, and are independent, so with q_i = c_i v_i
+
+    E[(R_1 + R_2 + ...)^2] = 2 sum q_i^2 + (sum q_i)^2.
+
+Regrets of two arms are independent too, so the difference of two tuned arms has an additional mean
+square error of at most the sum of both (`zoo.lab.statistics.paired` adds it to that of the seeds). It
+is estimated from the variance s^2 of the runs around the curve, q ~ s^2, so that it grows as s^4. With
+f degrees of freedom s^2 has the relative variance 2 / f and s^4 about 8 / f: that of a variance with
+f / 4 degrees of freedom, which are what Satterthwaite's formula needs.
 
 All this holds if the losses follow a parabola. `misfit_p` tests it: the alternative has a mean m_x of
 its own for each value, y = a_s + m_x + noise, and with the residual sums of squares S_0 of the
@@ -36,6 +42,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from zoo.lab.statistics.noise import Regret
+
 # A curve needs four values: with three a parabola passes through all of them.
 MIN_VALUES = 4
 # The curvature has to be this many standard errors above 0; below, its minimum could be anywhere.
@@ -44,6 +52,10 @@ MIN_CURVATURE = 2.0
 # parabolas has one that is rejected in 2 % of cases.
 MISFIT_LEVEL = 0.01
 LOWER, HIGHER, BOTH = "lower", "higher", "both"
+
+
+# Of the degrees of freedom of a variance, those of its square.
+_DF_OF_SQUARE = 1 / 4
 
 
 @dataclass(frozen=True)
@@ -73,10 +85,17 @@ class TuningCurve:
     problem: str = ""
     extend: str = ""
 
-    @property
-    def mean_square_regret(self) -> float:
-        """E[R^2] = 3 (c v)^2."""
-        return 3 * self.mean_regret**2
+
+def total_regret(curves: Sequence[TuningCurve], weight: float = 1.0) -> Regret:
+    """Returns the regret of an arm: that of all its tuned numbers.
+
+    Args:
+        curves: of the arm, at least one.
+        weight: of the arm in a sum of arms.
+    """
+    regrets = [curve.mean_regret for curve in curves]
+    mean_square = 2 * sum(regret**2 for regret in regrets) + sum(regrets) ** 2
+    return Regret(weight**2 * mean_square, _DF_OF_SQUARE * min(curve.df for curve in curves))
 
 
 def curve_record(curve: TuningCurve) -> dict[str, Any]:
@@ -110,7 +129,7 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         side = LOWER if lost and (not finite or min(lost) > min(finite)) else BOTH
         return _unfitted(finite, f"only {len(finite)} values have finite losses, and {MIN_VALUES} are needed", side)
     values, of_seeds, y = _table(losses, finite)
-    coordinate = _coordinate(distance_to_one)
+    coordinate = coordinate_of(distance_to_one)
     centre = float(np.mean([coordinate(value) for value in finite]))
     x = np.array([coordinate(value) - centre for value in values])
     design = np.column_stack([of_seeds, x, x**2])
@@ -132,7 +151,7 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
     minimum = -b / (2 * c)
     loss = float(np.mean(solution[:-2])) + b * minimum + c * minimum**2
     v = float(covariance[0, 0] + 4 * minimum * covariance[0, 1] + 4 * minimum**2 * covariance[1, 1]) / (4 * c**2)
-    value = -math.expm1(-minimum - centre) if distance_to_one else math.exp(minimum + centre)
+    value = value_at(minimum + centre, distance_to_one)
     if not finite[0] <= value <= finite[-1]:
         below = value < finite[0]
         problem = f"the minimum lies {'below' if below else 'above'} the values"
@@ -152,7 +171,7 @@ def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool 
     """
     distinct = sorted(losses)
     values, of_seeds, y = _table(losses, distinct)
-    coordinate = _coordinate(distance_to_one)
+    coordinate = coordinate_of(distance_to_one)
     x = np.array([coordinate(value) for value in values])
     x = x - x.mean()
     of_values = np.array([[value == other for other in distinct] for value in values], float)
@@ -175,8 +194,14 @@ def _table(
     return [value for value, _, _ in rows], indicators, np.array([loss for _, _, loss in rows])
 
 
-def _coordinate(distance_to_one: bool) -> Callable[[float], float]:
+def coordinate_of(distance_to_one: bool) -> Callable[[float], float]:
+    """Returns the function from a value to x: ln(value), or -ln(1 - value)."""
     return (lambda value: -math.log1p(-value)) if distance_to_one else math.log
+
+
+def value_at(x: float, distance_to_one: bool) -> float:
+    """Returns the value with the coordinate x."""
+    return -math.expm1(-x) if distance_to_one else math.exp(x)
 
 
 def _residual(design: np.ndarray, y: np.ndarray) -> tuple[float, int]:
