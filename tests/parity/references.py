@@ -45,6 +45,7 @@ class Transformers:
             with library.modeling_utils.no_init_weights():
                 self.module = kind(config).eval()
             self.module.tie_weights()
+        use_norms_of_groups(self.module)
         fill(self.module)
         self.module.to(dtype)
         self.version = f"transformers {library.__version__}"
@@ -81,6 +82,20 @@ class Transformers:
             if name in out:
                 found["next_sentence"] = out[name]
         return found
+
+
+def use_norms_of_groups(module: torch.nn.Module) -> None:
+    """Gives Mamba-2 the norm of the authors' code, over the values of each group of heads: that of
+    Zamba 2. `Mamba2ForCausalLM` normalises over the values of all heads.
+    """
+    mixers = [each for each in module.modules() if type(each).__name__ == "Mamba2Mixer"]
+    if mixers:
+        library = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
+    for mixer in mixers:
+        width = mixer.intermediate_size
+        weight, epsilon = mixer.norm.weight, mixer.norm.variance_epsilon
+        mixer.norm = library.Zamba2RMSNormGated(width, group_size=width // mixer.n_groups, eps=epsilon)
+        mixer.norm.weight = weight
 
 
 class TransformersFive(Transformers):

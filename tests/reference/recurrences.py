@@ -94,7 +94,11 @@ def output(config, params, y, x, v):
         return y.reshape(T, -1)
     if kind == "mamba2":
         gated = (y + params["skip"][:, None] * v).reshape(T, -1) * silu(x @ params["gate"]["kernel"])
-        return rms(gated, params["scale"], epsilon)
+        # Each group of heads has a norm of its own.
+        parts = zip(
+            *(np.split(each, config.attention.key_heads, axis=-1) for each in (gated, params["scale"])), strict=True
+        )
+        return np.concatenate([rms(*part, epsilon) for part in parts], axis=-1)
     if kind in ("hgrn2", "lightning"):
         normed = rms(y.reshape(T, -1), params["scale"], epsilon)
         return normed if kind == "hgrn2" else normed * sigmoid(x @ params["gate"]["kernel"])

@@ -20,7 +20,7 @@ from transformers.models.qwen3_next import modeling_qwen3_next as qwen3_next
 
 from tests.parity.harness import relative_difference
 from tests.parity.layers import largest, layer_differences
-from tests.parity.references import fill
+from tests.parity.references import fill, use_norms_of_groups
 from tests.support.building import call, counting, tiny
 from tests.support.comparisons import note
 from zoo.interop.families.decoders.lfm2 import convolution_rules
@@ -62,7 +62,9 @@ def state_space():
     )  # fmt: skip
     changes = {"model.attention.kind": "mamba2", "model.attention.key_heads": G, "model.attention.head_dim": K}
     ours = settings(changes | SMALL)
-    return ours, mamba2.Mamba2Mixer(config, 0), mixer_rules(ours, "")
+    layer = mamba2.Mamba2Mixer(config, 0)
+    use_norms_of_groups(layer)
+    return ours, layer, mixer_rules(ours, "")
 
 
 def lightning():

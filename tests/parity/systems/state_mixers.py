@@ -46,7 +46,7 @@ STATE_MIXERS: tuple[System, ...] = (
     System("kimi-linear-latents", "queries from latent vectors, biases, all layers of one kind with experts", "KimiLinearForCausalLM", KIMI_LINEAR | {
         "q_lora_rank": 9, "attention_bias": True, "n_group": 1, "num_hidden_layers": 2, "layer_types": ["full_attention"] * 2,
         "mlp_layer_types": ["sparse"] * 2, "n_shared_experts": 1, "norm_topk_prob": False}, library=FIVE, kernels=("einsum",), tolerance=1e-5),
-    System("mamba2", "state space layers without feed-forward layers, two groups", "Mamba2ForCausalLM", MAMBA2, kernels=("einsum",),
+    System("mamba2", "state space layers without feed-forward layers, two groups with the norm of Zamba 2", "Mamba2ForCausalLM", MAMBA2, kernels=("einsum",),
            tolerance=1e-5, published=(
                Published("configs/mamba2.py:130m", 128_989_632), Published("configs/mamba2.py:370m", 368_346_624),
                Published("configs/mamba2.py:780m", 780_161_280), Published("configs/mamba2.py:1.3b", 1_343_757_312),

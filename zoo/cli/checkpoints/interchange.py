@@ -103,15 +103,20 @@ def run_import(args: argparse.Namespace) -> int:
 
 def run_export(args: argparse.Namespace) -> int:
     """Exports a run and prints a summary."""
+    from zoo.interop import importer_of
     from zoo.interop.exporting import export_run
 
     changes = configs.parse_overrides(args.overrides)
     run, expressed, tokenizer = export_run(args.run, args.out, args.class_name, args.step, changes)
+    notes = importer_of(expressed.class_name).deviations(expressed.settings)
     if args.json:
         record = {"folder": str(args.out), "class": expressed.class_name, "parameters": run.parameters}
-        print(json.dumps(record | {"step": run.step, "tokenizer": bool(tokenizer)}, indent=2))
+        record |= {"step": run.step, "tokenizer": bool(tokenizer)} | ({"notes": list(notes)} if notes else {})
+        print(json.dumps(record, indent=2))
         return 0
     print(f"{args.out}: {expressed.class_name}, {run.parameters:,} parameters of step {run.step}")
+    for line in notes:
+        print(line)
     if not tokenizer:
         print(f"no tokenizer.json: a tokenizer of kind {run.tokenizer.kind} cannot be written for another library")
     return 0

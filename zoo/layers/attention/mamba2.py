@@ -17,7 +17,8 @@ class Mamba2(GatedLinearRecurrence):
     q = SiLU(convolution(x W_q)), and likewise k and v, with causal depthwise convolutions, which
     have a bias, of `attention.convolution_width` tokens. The paper's state size is
     `attention.head_dim`, its width of a head `attention.value_dim`, its number of groups
-    `attention.key_heads`. The norm is over the values of all heads, after the gate. exp(r) is
+    `attention.key_heads`. The norm follows the gate, and is over the values of the heads of a group
+    (`group_size` of `RMSNormGated` in the authors' code). exp(r) is
     uniform in (1, 16), softplus(d) between 0.001 and 0.1 and e 1 at first; weight decay leaves them
     out.
     """
@@ -58,4 +59,6 @@ class Mamba2(GatedLinearRecurrence):
         """Returns RMSNorm((y + E v) * SiLU(x W_z))."""
         y = y + self.skip[...][:, None] * v.astype(y.dtype)
         gated = y.reshape(*x.shape[:2], -1) * jax.nn.silu(self.gate(x).astype(y.dtype))
-        return rms_norm(gated, self.scale[...], self.epsilon)
+        groups = self.config.key_heads
+        grouped, scales = gated.reshape(*x.shape[:2], groups, -1), self.scale[...].reshape(groups, -1)
+        return jax.vmap(rms_norm, (-2, 0, None), -2)(grouped, scales, self.epsilon).reshape(gated.shape)

@@ -1,8 +1,9 @@
 """Mamba-2 (Dao & Gu 2024) of Hugging Face's transformers: layers of a state space model alone, without
 feed-forward layers and positions.
 
-The norm of a layer's output is over the values of all heads. Files hold the matrices and convolutions
-of a layer in one tensor each: gate, values, keys, queries and step sizes, one after the other.
+The norm of a layer's output is over the values of each group of heads, as in the authors' code. Files
+hold the matrices and convolutions of a layer in one tensor each: gate, values, keys, queries and step
+sizes, one after the other.
 """
 
 import math
@@ -105,6 +106,16 @@ def rules(config: ResolvedConfig) -> Rules:
     ]
 
 
+def _deviations(hf: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns a line where the class has another norm than the authors' code."""
+    if (groups := hf.get("n_groups", MAMBA2["n_groups"])) == 1:
+        return ()
+    return (
+        f"n_groups={groups}: the norm is over the values of a group, as in the authors' code (mamba_ssm, group_size); "
+        "Mamba2ForCausalLM of transformers normalises over those of all groups",
+    )
+
+
 def _expand(view: ConfigView) -> float:
     """Returns the number of values of all heads over the width, as a whole number if possible."""
     attention = view.model.attention
@@ -130,5 +141,6 @@ CLASSES = {
         model_type="mamba2",
         prefix="backbone",
         custom_settings=SETTINGS,
+        deviations=_deviations,
     )
 }
