@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zoo.errors import ConfigError, did_you_mean, shortened
+from zoo.errors import ConfigError, did_you_mean, shortened, user_path
 
 # Beyond it, counts and positions do not fit an integer of 64 bits.
 LARGEST_INTEGER = 10**12
@@ -98,7 +98,8 @@ def _path(text: str) -> Path:
     """Reads a path, which has a name: an empty one would be the working directory."""
     if not text:
         raise argparse.ArgumentTypeError("an empty path; the working directory is .")
-    return Path(text)
+    # Shells leave the "~" of --workdir=~/runs as it is.
+    return user_path(text)
 
 
 def lengths(text: str) -> list[int]:

@@ -6,9 +6,11 @@ import functools
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TextIO
 
 from zoo.terminal import escape_line, escaped_output
 
@@ -135,6 +137,21 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     return f' (did you mean "{close[0]}"?)' if close else ""
 
 
+def user_path(path: str | Path) -> Path:
+    """Returns a path with the user's home folder in place of "~", or that of NAME in place of "~NAME".
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        user = Path(path).parts[0]
+        raise ConfigError(
+            f'"{path}": there is no home folder of "{user}"; of a folder of that name, write ./{user}'
+        ) from None
+
+
 def why_no_file(path: str | Path, others: str = "") -> str:
     """Returns in words why a path names no regular file: "does not exist", "is a folder" ...
 
@@ -160,9 +177,21 @@ def _nearest(word: str, leaf: str, options: list[str]) -> list[str]:
     )
 
 
-def _discard_output() -> None:
-    """Sends standard output, and what is in its buffer, nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard_output(stream: TextIO | None = None) -> None:
+    """Sends an output, by default the standard one, and what is in its buffer, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+def print_while_read(line: str, stream: TextIO) -> None:
+    """Prints a line of progress. If nobody reads it any more (`| head`, a closed terminal), it and all
+    later ones are dropped: what they are about goes on.
+    """
+    try:
+        print(line, file=stream, flush=True)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        _discard_output(stream)
 
 
 def reported(main: Callable[..., int]) -> Callable[..., int]:
@@ -178,8 +207,11 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
     def run(*arguments, **keywords) -> int:
         try:
             code = main(*arguments, **keywords)
-            # Printed text may still be in a buffer.
-            sys.stdout.flush()
+            try:
+                # Printed text may still be in a buffer.
+                sys.stdout.flush()
+            except BrokenPipeError:
+                _discard_output()
             return code
         except ZooError as error:
             problems = list(dict.fromkeys(error.problems))
@@ -193,10 +225,10 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             print("interrupted", file=sys.stderr)
             return 130
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`): not an error of ours, and nothing more
-            # can be printed.
+            # The reader of our output has gone (`| head`), and nothing more can be printed. The
+            # command has not ended, so the code is that of programs that this signal ends.
             _discard_output()
-            return 0
+            return 128 + signal.SIGPIPE
         except OSError as error:
             if is_disk_full(error):
                 if error.filename is None:

@@ -1,7 +1,10 @@
 """Control characters in output are escaped, wherever the text comes from."""
 
+import contextlib
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from zoo.cli import train
 from zoo.cli.console import EscapedConsole, make_console
 from zoo.cli.start_argument import start_argument
 from zoo.errors import ConfigError, reported
@@ -89,6 +93,36 @@ def test_commands_run_with_closed_output_streams(closed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "mine.py").read_text().startswith('"""')
+
+
+@contextlib.contextmanager
+def unread_output():
+    """A standard output whose reader has gone, as that of `| head`."""
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as stream, contextlib.redirect_stdout(stream):
+        yield
+
+
+@pytest.mark.promise(reason="trains a model")
+def test_a_run_goes_on_when_nobody_reads_its_progress(tmp_path):
+    with unread_output():
+        assert train.main(["--config=gpt2:smoke", f"--workdir={tmp_path}/run"]) == 0
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["step"]) == ("done", status["steps"])
+
+
+@pytest.mark.parametrize(("flush", "code"), [(True, 128 + signal.SIGPIPE), (False, 4)])
+def test_a_command_that_could_not_end_does_not_say_that_it_did(flush, code):
+    """What is only in the buffer when it ends is no part of its work."""
+
+    @reported
+    def prints() -> int:
+        print("a line", flush=flush)
+        return 4
+
+    with unread_output():
+        assert prints() == code
 
 
 def test_tables_are_escaped_and_keep_their_colours():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from zoo import config as configs
+from zoo.arguments import Parser
 from zoo.errors import ConfigError
 from zoo.nested import flatten
 
@@ -76,6 +77,47 @@ def test_missing_and_broken_files_are_refused_in_one_line(tmp_path):
             configs.load(str(spec))
         assert len(caught.value.problems) == 1
         assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_a_config_that_sets_a_few_fields_has_the_defaults_of_the_others(tmp_path):
+    path = tmp_path / "few.py"
+    text = (
+        "from ml_collections import ConfigDict\ndef get_config():\n    c = ConfigDict()\n    c.model = ConfigDict()\n"
+        "    c.model.FIELD = 64\n    return c\n"
+    )
+    path.write_text(text.replace("FIELD", "dim"))
+    expected = configs.override(configs.default(), {"model.dim": 64})
+    assert configs.load_with_plugins(str(path)).to_dict() == expected.to_dict()
+    path.write_text(text.replace("FIELD", "dimm"))
+    with pytest.raises(ConfigError, match=r"unknown field model\.dimm"):
+        configs.load(str(path))
+
+
+def test_paths_of_fields_may_begin_at_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    changes = {"data.tokenizer.kind": "file", "data.tokenizer.path": "~/tok", "training.start_from": "~/runs/a/"}
+    found = configs.resolve(configs.override(configs.default(), changes))
+    assert (found.data.tokenizer.path, found.training.start_from) == (f"{tmp_path}/tok", f"{tmp_path}/runs/a")
+    with pytest.raises(ConfigError, match=r'^training\.start_from="~nobody-here/a": there is no home folder'):
+        configs.resolve(configs.override(configs.default(), {"training.start_from": "~nobody-here/a"}))
+    # What a shell leaves as it is.
+    options = Parser()
+    options.add_argument("--workdir", type=Path)
+    assert options.parse_args(["--workdir=~/zz"]).workdir == tmp_path / "zz"
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("(en, de)", ("en", "de")),
+        ("[en,de]", ("en", "de")),
+        ("en,de (old)", ("en", "de (old)")),
+        ("(a),(b)", ("(a)", "(b)")),
+        ("a,part[01]", ("a", "part[01]")),
+    ],
+)
+def test_brackets_around_a_list_are_no_part_of_its_items(text, items):
+    assert configs.parse_value(configs.field_at("data.labels"), text) == items
 
 
 def test_a_run_folder_is_a_config(tmp_path):

@@ -92,6 +92,6 @@ def test_only_safe_files_are_downloaded(monkeypatch):
     assert download["revision"] == "v2"
     available = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json",
                "modeling_custom.py", "pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "model.fp16.safetensors", "README.md",
-               "rust_model.ot", "tokenizer.model"]  # fmt: skip
+               "rust_model.ot", "tokenizer.model", "source.spm", "target.spm", "vocab.json", "target_vocab.json"]  # fmt: skip
     downloaded = list(filter_repo_objects(available, allow_patterns=download["allow_patterns"]))
-    assert downloaded == [*available[:5], "tokenizer.model"]
+    assert downloaded == [*available[:5], *available[12:]]

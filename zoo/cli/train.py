@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from zoo import config as configs
 from zoo.arguments import Parser
 from zoo.cli import plugin_options
 from zoo.cli.start_argument import start_argument
-from zoo.errors import reported
+from zoo.errors import print_while_read, reported
 from zoo.training.runtime.folder_lock import check_run_folder
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None, programs: "ProgramCache | None"
     from zoo.training.trainer import run
 
     stream, main_process = sys.stderr if known.json else sys.stdout, processes.is_main_process()
-    log = (lambda line: print(line, file=stream, flush=True)) if main_process else (lambda line: None)
+    log = partial(print_while_read, stream=stream) if main_process else (lambda line: None)
     with processes.watched_by_partners():
         status = run(config, known.workdir, log, programs)
     log(f"another run starts from this one with {start_argument(known.workdir)}")

@@ -32,6 +32,7 @@ class Field:
         added: it came after runs that are kept. Where it has its default it is no part of a run's
             identity, so that these keep theirs.
         synonyms: other names that `zoo describe` knows, in lower case and with hyphens.
+        is_path: the value is the path of a file or folder; "~" is the user's home folder.
 
     Raises:
         ValueError: the field is traced, but it is no number, may be `auto`, or is of a part that
@@ -52,6 +53,7 @@ class Field:
     traced: bool = False
     added: bool = False
     synonyms: tuple[str, ...] = ()
+    is_path: bool = False
 
     def __post_init__(self):
         number = self.kind in (int, float) and not self.auto

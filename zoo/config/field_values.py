@@ -1,10 +1,11 @@
 """Values of fields: parsed as typed, and checked against their type, choices and limits."""
 
+import itertools
 import math
 from typing import Any
 
 from zoo.config.fields import AUTO, Field
-from zoo.errors import did_you_mean, listed, shown
+from zoo.errors import ConfigError, did_you_mean, listed, shown, user_path
 from zoo.files import LARGEST_NUMBER
 
 # A list of choices is cut after so many.
@@ -34,10 +35,21 @@ def parse_value(field: Field, text: str) -> Any:
         if field.kind is float:
             return float(text)
         if field.kind is tuple:
-            parts = [part.strip(" '\"") for part in text.strip("()[]").split(",") if part.strip()]
+            parts = [part.strip(" '\"") for part in _without_brackets(text).split(",") if part.strip()]
             return tuple(field.items(part) for part in parts)
     except (ValueError, KeyError, OverflowError):
         return text
+    return text
+
+
+def _without_brackets(text: str) -> str:
+    """Returns the items of a list as typed, "(a, b)", "[a, b]" or "a, b", without the brackets."""
+    for opening, closing in ("()", "[]"):
+        if text.startswith(opening) and text.endswith(closing):
+            depths = list(itertools.accumulate((each == opening) - (each == closing) for each in text))
+            # The first bracket is closed by the last one.
+            if depths.index(0) == len(text) - 1:
+                return _without_brackets(text[1:-1])
     return text
 
 
@@ -51,6 +63,11 @@ def checked_value(field: Field, value: Any) -> tuple[Any, str | None]:
             hint = _HINTS.get((field.path, str(value))) or did_you_mean(str(value), field.choices)
             return value, f"{field.path}={shown(value)} is not one of {names}{hint}"
         return value, None
+    if field.is_path and isinstance(value, str) and value.startswith("~"):
+        try:
+            return str(user_path(value)), None
+        except ConfigError as error:
+            return value, f"{field.path}={error}"
     if field.kind is tuple:
         allowed = int | float if field.items is float else field.items
         if isinstance(value, allowed) and not isinstance(value, bool):

@@ -111,6 +111,12 @@ def load(spec: str) -> ml_collections.ConfigDict:
     config = call_with_argument(module.get_config, argument, f"config file {spec}")
     if not isinstance(config, ml_collections.ConfigDict):
         raise ConfigError(f"config file {path}: get_config returned {type(config).__name__}, expected a ConfigDict")
+    # One that was made from nothing has only the fields that it sets.
+    flat = flatten(config)
+    if flatten(default()).keys() - flat.keys():
+        if unknown := [name for name in flat if field_at(name) is None]:
+            raise ConfigError([f"config file {path}: {unknown_field(name)}" for name in unknown])
+        config = from_flat(flatten(default()) | flat)
     return config
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.data.tokenizers.added_tokens import COMPANIONS
+from zoo.data.tokenizers.marian_files import OTHER_LIST_FILE, SOURCE_FILE, TARGET_FILE
 from zoo.data.tokenizers.pretrained_files import SENTENCEPIECE_NAMES
-from zoo.errors import ConfigError, did_you_mean, one_line
+from zoo.errors import ConfigError, did_you_mean, one_line, user_path
 
 KINDS = {
     "hf": (
@@ -22,6 +23,7 @@ FETCHED = (
     "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json",
     "model-*.safetensors", "tokenizer.json", "vocab.txt",
     "vocab.json", "merges.txt", "*.tiktoken", *SENTENCEPIECE_NAMES, *COMPANIONS,
+    SOURCE_FILE, TARGET_FILE, OTHER_LIST_FILE,
 )  # fmt: skip
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -54,7 +56,7 @@ def find_checkpoint(spec: str) -> CheckpointSource:
     kind, colon, text = spec.partition(":")
     if kind not in KINDS or not colon or not text:
         raise ConfigError([f"{spec!r} is no source{did_you_mean(kind, KINDS)}; expected one of:", *KINDS.values()])
-    path = Path(text).expanduser()
+    path = user_path(text)
     if kind == "elmo":
         return CheckpointSource(kind, spec, _elmo(text))
     if path.is_dir():
@@ -98,7 +100,7 @@ def fetch_repository(name: str, revision: str | None = None) -> CheckpointSource
 
 
 def _elmo(text: str) -> tuple[Path, Path]:
-    folder = Path(text).expanduser()
+    folder = user_path(text)
     if folder.is_dir():
         weights = sorted(folder.glob("*weights*.hdf5"))
         if len(weights) != 1:
@@ -111,4 +113,4 @@ def _elmo(text: str) -> tuple[Path, Path]:
     options, plus, weights = text.partition("+")
     if not plus:
         raise ConfigError(f"elmo:{text}: expected a folder, or OPTIONS.json+WEIGHTS.hdf5")
-    return Path(options).expanduser(), Path(weights).expanduser()
+    return user_path(options), user_path(weights)

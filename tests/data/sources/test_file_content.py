@@ -95,6 +95,29 @@ def test_a_compressed_file_that_is_cut_off_is_never_bad_text(tmp_path, name, pol
 
 
 @pytest.mark.parametrize("name", ["gz", "zst", "xz", "bz2"])
+def test_a_later_stream_that_is_broken_is_not_taken_for_the_end(tmp_path, name):
+    """A file of several streams is what concatenating compressed files makes."""
+    parts = [f"{number} ".encode() * 2000 for number in range(5)]
+    streams = [COMPRESS[name](part) for part in parts]
+    path = tmp_path / f"a.txt.{name}"
+    path.write_bytes(b"".join(streams))
+    assert b"".join(file_blocks(path)) == b"".join(parts)
+    for place in (0, len(streams[1]) // 2):
+        broken = bytearray(b"".join(streams))
+        broken[len(streams[0]) + place] ^= 0xFF
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match="not a complete"):
+            list(file_blocks(path))
+
+
+@pytest.mark.parametrize("name", ["xz", "bz2"])
+def test_zeros_between_and_after_streams_are_no_content(tmp_path, name):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"".join(COMPRESS[name](part) + b"\0" * 8 for part in (b"one ", b"two")))
+    assert list(file_blocks(path)) == [b"one two"]
+
+
+@pytest.mark.parametrize("name", ["gz", "zst", "xz", "bz2"])
 def test_memory_is_that_of_a_few_blocks_whatever_the_file_holds(tmp_path, name):
     # Some formats compress a text that repeats itself by a factor above 1,000. bzip2 takes
     # much longer unless lines are runs of one letter.

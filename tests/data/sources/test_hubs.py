@@ -56,6 +56,16 @@ def saved(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("name", ["text", "json"])
+def test_a_folder_with_the_name_of_a_reader_is_that_folder(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for other in ("text", "json"):
+        (tmp_path / other).mkdir()
+        write_lines(tmp_path / other / "train.jsonl", [{"text": f"of the folder {other}"}])
+    for path in (name, f"./{name}"):
+        assert texts(open_documents(f"hf:{path}")) == [f"of the folder {name}"]
+
+
 def write_tfds(folder, records=RECORDS, file_format="array_record"):
     """Writes a data set with TFDS and returns its folder."""
 

@@ -172,6 +172,12 @@ def test_columns_of_parquet(tmp_path):
         open_documents(source, column="n").index  # noqa: B018
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r'data\.column: .*a\.parquet": 2 columns have the name "text"'):
+        open_documents(f"parquet:{tmp_path}/a.parquet").index  # noqa: B018
+
+
 def test_truncated_files_are_reported(tmp_path, sources):
     for name in ("b.jsonl.gz", "c.parquet"):
         content = (tmp_path / name).read_bytes()

@@ -198,6 +198,19 @@ def test_missing_paths_name_the_field_and_suggest(tmp_path):
         read(f"text:{tmp_path}/pipe")
     with pytest.raises(ConfigError, match="no such file"):
         read_text_file(tmp_path / "gone.txt")
+    with pytest.raises(ConfigError, match='there is no home folder of "~nobody-here"'):
+        read("text:~nobody-here/a.txt")
+
+
+def test_links_to_files_that_are_gone_are_not_left_out_silently(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "b.txt").symlink_to(tmp_path / ".git" / "annex" / "objects" / "b")
+    for source in (tmp_path, tmp_path / "*.txt"):
+        with pytest.raises(ConfigError, match=r'links to files that do not exist: "[^"]*/b\.txt"$'):
+            read(f"text:{source}")
+    (tmp_path / "b.txt").unlink()
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    assert texts_of(read(f"text:{tmp_path}")) == ("a", "a")
 
 
 def test_invalid_utf8_names_file_and_byte(tmp_path):

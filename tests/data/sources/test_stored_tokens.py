@@ -324,11 +324,13 @@ def test_ids_wider_than_uint32_are_named_and_narrow_vocabularies_are_not(tmp_pat
     assert np.array_equal(open_tokens(nanogpt(tmp_path, few)).tokens[:], few)
 
 
-def test_paths_of_tokens_are_found_or_suggested(tmp_path):
+def test_paths_of_tokens_are_found_or_suggested(tmp_path, monkeypatch):
     nanogpt(tmp_path, IDS)
     npy(tmp_path, IDS)
     (tmp_path / "meta.pkl").write_bytes(b"x")
     assert len(open_tokens(tmp_path).files) == 2
+    monkeypatch.chdir(tmp_path)
+    assert len(open_tokens(".").files) == len(open_tokens("./").files) == 2
     with pytest.raises(ConfigError, match=r'no such file or folder: ".*did you mean ".*train\.bin"'):
         open_tokens(tmp_path / "trian.bin")
     with pytest.raises(ConfigError, match='"tokens" needs a file'):

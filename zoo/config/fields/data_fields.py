@@ -227,6 +227,7 @@ DATA_FIELDS: tuple[Field, ...] = (
         "tokenizer.json, vocab.txt, vocab.json with merges.txt, a SentencePiece .model, a .tiktoken file, or a folder "
         "or run that has one",
         when=("data.tokenizer.kind", ("file",)),
+        is_path=True,
     ),
     Field(
         "data.tokenizer.vocab_size",

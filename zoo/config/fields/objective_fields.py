@@ -155,6 +155,7 @@ OBJECTIVE_FIELDS: tuple[Field, ...] = (
         str,
         "folder of a run whose predictions are also learnt (Hinton et al. 2015; Sanh et al. 2019); empty: no teacher",
         when=DISTILLABLE,
+        is_path=True,
     ),
     Field(
         "objective.distillation.kl",

@@ -59,6 +59,7 @@ TRAINING_FIELDS: tuple[Field, ...] = (
         "",
         str,
         "folder of a run whose parameters and statistics this run starts from; empty: fresh initial values",
+        is_path=True,
     ),
     Field(
         "training.start_layers",

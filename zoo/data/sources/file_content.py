@@ -4,10 +4,10 @@ import bz2
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import zstandard
 
@@ -15,6 +15,7 @@ from zoo.errors import ConfigError, DataError
 
 # Large enough to keep a tokenizer's threads busy, small enough not to matter for memory.
 BLOCK_BYTES = 1 << 22
+_READ_BYTES = 1 << 16
 # The endings of compressed files that are read.
 COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
 _NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
@@ -87,6 +88,8 @@ def file_blocks(path: Path) -> Iterator[bytes]:
     except _BROKEN as error:
         raise DataError(f'"{path}": not a complete {_NAMES[compression]} file: {error}') from error
     except OSError as error:
+        if error.errno is None:  # Of a decompressor.
+            raise DataError(f'"{path}": not a complete {_NAMES[compression]} file: {error}') from error
         raise ConfigError(f'cannot read "{path}": {error.strerror or error}') from error
 
 
@@ -160,9 +163,50 @@ def _is_utf8(head: bytes) -> bool:
 def _decompressed(file: BinaryIO, compression: str | None) -> Iterator[bytes]:
     if compression == ".zst":
         return _zstd_blocks(file)
-    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    opened: IO[bytes] = openers[compression](file) if compression else file
+    if compression == ".xz":
+        return _joined(_streams(file, lzma.LZMADecompressor))
+    if compression == ".bz2":
+        return _joined(_streams(file, bz2.BZ2Decompressor))
+    opened: IO[bytes] = gzip.GzipFile(fileobj=file) if compression else file
     return iter(partial(opened.read, BLOCK_BYTES), b"")
+
+
+def _streams(file: BinaryIO, decompressor: Callable[[], Any]) -> Iterator[bytes]:
+    """Yields the content of all streams of a file.
+
+    The readers of Python's library take a stream whose beginning is broken for the end of the file.
+
+    Raises:
+        LZMAError, EOFError, OSError without a number: a stream is broken or cut off.
+    """
+    current, rest = None, b""
+    while True:
+        if current is None or current.eof:
+            # Between streams and at the end there may be NUL bytes.
+            while not (rest := rest.lstrip(b"\0")):
+                if not (rest := file.read(_READ_BYTES)):
+                    return
+            current = decompressor()
+        elif current.needs_input and not (rest := file.read(_READ_BYTES)):
+            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+        block, rest = current.decompress(rest, BLOCK_BYTES), b""
+        if current.eof:
+            rest = current.unused_data
+        if block:
+            yield block
+
+
+def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields the same bytes in blocks of at least `BLOCK_BYTES`, but for the last."""
+    kept, size = [], 0
+    for block in blocks:
+        kept.append(block)
+        size += len(block)
+        if size >= BLOCK_BYTES:
+            yield b"".join(kept)
+            kept, size = [], 0
+    if kept:
+        yield b"".join(kept)
 
 
 def _zstd_blocks(file: BinaryIO) -> Iterator[bytes]:

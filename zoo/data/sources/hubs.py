@@ -10,7 +10,7 @@ from zoo.data.sources.documents import Documents, Piece
 from zoo.data.sources.records import BATCH, as_pieces, check_column, import_optional, table_pieces, text_at
 from zoo.data.sources.text_files import path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean, one_line
+from zoo.errors import ConfigError, DataError, did_you_mean, one_line, user_path
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -54,7 +54,7 @@ def open_hugging_face(argument: str, data: Any) -> Any:
     """
     if not argument:
         raise ConfigError('data.source: "hf" needs a name or a folder, e.g. "hf:HuggingFaceFW/fineweb-edu"')
-    hub, folder = data.hub, Path(argument).expanduser()
+    hub, folder = data.hub, user_path(argument)
     saved = (folder / "state.json").is_file() or (folder / "dataset_dict.json").is_file()
     problems = list(_problems(argument, folder, saved, hub))
     if problems:
@@ -64,7 +64,8 @@ def open_hugging_face(argument: str, data: Any) -> Any:
         if saved:
             return _of_split(library.load_from_disk(str(folder)), hub.split, argument)
         return library.load_dataset(
-            str(folder) if folder.is_dir() else argument,
+            # Of a relative path, "json" would name a reader of the library.
+            str(folder.absolute()) if folder.is_dir() else argument,
             hub.subset or None,
             split=hub.split,
             revision=hub.revision or None,
@@ -165,7 +166,7 @@ def open_tfds(argument: str, data: Any, needed: Sequence[str]) -> tuple[Any, Any
     """
     if not argument:
         raise ConfigError('data.source: "tfds" needs a name or a prepared folder, e.g. "tfds:lm1b:1.1.0"')
-    folder, hub = Path(argument).expanduser(), data.hub
+    folder, hub = user_path(argument), data.hub
     if folder.is_dir() and hub.folder:
         raise ConfigError(f'data.hub.folder: "{argument}" is a folder itself; leave it empty')
     library = import_optional("tensorflow_datasets", "tfds", "tensorflow-datasets")

@@ -156,7 +156,10 @@ def check_column(column: str, schema: Any, where: str) -> None:
     Raises:
         ConfigError: naming the columns that exist.
     """
-    kinds = dict(_columns(schema))
+    columns = list(_columns(schema))
+    kinds = dict(columns)
+    if (times := [name for name, _ in columns].count(column)) > 1:
+        raise ConfigError(f'data.column: {where}: {times} columns have the name "{column}"; rename all but one')
     if column not in kinds:
         outer = column
         while outer := outer.rpartition(".")[0]:

@@ -18,7 +18,7 @@ from zoo.data.sources.synthetic import synthetic
 from zoo.data.sources.tables import held_out_config
 from zoo.data.sources.text_files import file_pieces, find_files, path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean, shown
+from zoo.errors import ConfigError, DataError, did_you_mean, shown, user_path
 
 
 class SourceReader(NamedTuple):
@@ -138,7 +138,7 @@ def read_text_file(path: str | Path, separator: str = "", bad_text: str = "error
     Raises:
         ConfigError: no such file.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
     if not path.is_file():
         raise ConfigError(f'no such file: "{path}"{path_suggestion(path)}')
     return Documents(lambda policy: file_pieces(path, separator, policy), str(path), bad_text)

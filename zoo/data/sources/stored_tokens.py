@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from zoo.data.sources.text_files import find_files
 from zoo.data.sources.token_files import TokenFile, open_token_file
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, user_path
 
 # Up to this number, all tokens are read for a fingerprint; of more, blocks at equal distances.
 WHOLE_TOKENS = 1 << 24
@@ -305,9 +304,14 @@ def stored_tokens(argument: str, data: Any) -> StoredTokens:
     Raises:
         ConfigError, DataError: as `open_token_file`.
     """
-    shared = Path(argument).expanduser()
-    index = shared.with_name(f"{shared.name}.idx") if argument else shared
-    found = [index] if argument and index.is_file() else find_files(argument, "tokens", "train.bin", (".bin", ".npy"))
+    shared = user_path(argument)
+    # Of a path without a name, as that of the working directory, it cannot be a part.
+    index = shared.with_name(f"{shared.name}.idx") if shared.name else None
+    found = (
+        [index]
+        if index is not None and index.is_file()
+        else find_files(argument, "tokens", "train.bin", (".bin", ".npy"))
+    )
     # Of Megatron's two files, one.
     paths = list(dict.fromkeys(path.with_suffix(".bin") if path.suffix == ".idx" else path for path in found))
     files = tuple(open_token_file(path, data.token_dtype) for path in paths)

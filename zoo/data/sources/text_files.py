@@ -10,7 +10,7 @@ from pathlib import Path
 from zoo.data.sources.documents import Piece
 from zoo.data.sources.file_content import BLOCK_BYTES, COMPRESSED, file_blocks
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, why_no_file
+from zoo.errors import ConfigError, DataError, listed, user_path, why_no_file
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Byte-level BPE and WordPiece never merge across the boundary of a visible character and the space
@@ -33,27 +33,26 @@ def find_files(argument: str, kind: str, example: str, endings: tuple[str, ...] 
     """
     if not argument:
         raise ConfigError(f'data.source: "{kind}" needs a file, a folder or a pattern, e.g. "{kind}:{example}"')
-    path = Path(argument).expanduser()
+    path = user_path(argument)
     if path.is_dir():
-        files = [
-            entry
-            for entry in path.iterdir()
-            if entry.is_file() and not entry.name.startswith(".") and entry.name.endswith(endings)
-        ]
+        entries = [entry for entry in path.iterdir() if not entry.name.startswith(".") and entry.name.endswith(endings)]
         such = f" that end in {', '.join(filter(None, endings))}" if any(endings) else ""
         problem = (
             f'data.source: no files{such} in the folder "{path}"; "{path}/**/*" would take those of its subfolders'
         )
     elif path.is_file():
-        files, problem = [path], ""
+        entries, problem = [path], ""
     else:
-        files = [Path(match) for match in glob.glob(str(path), recursive=True) if os.path.isfile(match)]
+        entries = [Path(match) for match in glob.glob(str(path), recursive=True)]
         problem = f'data.source: no such file or folder: "{path}"{path_suggestion(path)}'
         if glob.has_magic(str(path)):
             problem = f'data.source: no file matches "{path}"'
         elif os.path.lexists(path):
             problem = f'data.source: "{path}" {why_no_file(path)}'
-    if not files:
+    # A link whose file is gone, as of git-annex or of a cache, would be missed without a word.
+    if dead := sorted(f'"{entry}"' for entry in entries if entry.is_symlink() and not entry.exists()):
+        raise ConfigError(f"data.source: links to files that do not exist: {listed(dead)}")
+    if not (files := [entry for entry in entries if entry.is_file()]):
         raise ConfigError(problem)
     return sorted(files, key=lambda file: file.as_posix())
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 from zoo.data.sources.builtin_tasks import BuiltinTask, classification, labels_as_text, translation
@@ -20,7 +19,7 @@ from zoo.data.sources.records import record_text
 from zoo.data.sources.tables import TABLES, Record, Table, column_value, held_out_config
 from zoo.data.sources.text_files import numbered_lines, path_suggestion
 from zoo.data.sources.text_policy import BadTextPolicy
-from zoo.errors import ConfigError, DataError, did_you_mean
+from zoo.errors import ConfigError, DataError, did_you_mean, user_path
 
 _BOTH_SIDES = re.compile(r"([^{}]*)\{([^{},]+),([^{},]+)\}([^{}]*)")
 
@@ -193,7 +192,7 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
             'e.g. "parallel:corpus/train.{en,de}.gz"'
         )
     before, *names, after = match.groups()
-    paths = [Path(f"{before}{name}{after}").expanduser() for name in names]
+    paths = [user_path(f"{before}{name}{after}") for name in names]
     if problems := [
         f'data.source: no such file: "{path}"{path_suggestion(path)}' for path in paths if not path.is_file()
     ]:
