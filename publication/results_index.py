@@ -184,7 +184,8 @@ def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
     premises = (
         f" What they presuppose, a floor or a control arm, was declared after the runs of {later}." if later else ""
     )
-    return [f"The rules were stated before any run{rules}.{premises}", ""]
+    seen = " What other runs had shown by then is in the experiment files and in [findings](findings.md)."
+    return [f"The rules were stated before the runs that they judge{rules}.{premises}{seen}", ""]
 
 
 def _limits(output: Path) -> list[str]:

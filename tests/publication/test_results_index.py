@@ -38,9 +38,9 @@ def test_rules_that_were_changed_are_named(tmp_path):
     ):
         (output / "one/result.json").write_text(json.dumps(result | {"warnings": [warning]}))
         index, page = build(output).read_text(), (output / "one/README.md").read_text()
-        assert ("The rules were stated before any run.\n" in index) is not changed
-        assert ("except where a rule or an arm was changed: [one](one/README.md).\n" in index) is changed
-        assert ("**Rule, stated before any run:**" in page) is not changed
+        assert ("The rules were stated before the runs that they judge. What" in index) is not changed
+        assert ("except where a rule or an arm was changed: [one](one/README.md). What" in index) is changed
+        assert ("**Rule, stated before these runs:**" in page) is not changed
         assert ("**Rule; it or an arm was changed after runs had finished (see below):**" in page) is changed
 
 

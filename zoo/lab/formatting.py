@@ -140,8 +140,9 @@ def difference_columns(found: Sequence[tuple[float, float, float]]) -> tuple[lis
 
 
 def confidence_level(alpha: float) -> str:
-    """Returns the confidence level of an interval, e.g. `95 %` or `97.9 %`."""
-    return f"{100 * (1 - alpha):.3g} %"
+    """Returns the confidence level of an interval, e.g. `95 %`, `97.9 %` or `99.96 %`: never 100 %."""
+    texts = (f"{100 * (1 - alpha):.{digits}g}" for digits in range(3, 12))
+    return f"{next((text for text in texts if text != '100'), '100')} %"
 
 
 def plus_minus(mean: float, sd: float) -> str:

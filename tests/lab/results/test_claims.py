@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from zoo.lab.declarations import Contrast, Side
+from zoo.lab.formatting import confidence_level
 from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
@@ -345,3 +346,9 @@ def test_the_power_of_a_rule_is_not_computed_from_the_noise_of_one_of_two_metric
     one, two = (Contrast("c", sides[0], other, "non_inferiority", 0.05, "") for other in sides[1:])
     assert sum("stays undecided" in line for line in power_lines([one, two], 5, {}, noise, "eval/loss")) == 1
     assert not any("stays undecided" in line for line in power_lines([two], 5, {}, noise, "eval/loss"))
+
+
+def test_no_level_is_rounded_to_certainty():
+    assert [confidence_level(alpha) for alpha in (0.05, 0.0212, 0.002, 0.0004, 1e-6)] == [
+        "95 %", "97.9 %", "99.8 %", "99.96 %", "99.9999 %",
+    ]  # fmt: skip

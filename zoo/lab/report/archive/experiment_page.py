@@ -119,7 +119,9 @@ def _rules(result: Mapping[str, Any]) -> list[str]:
     if not result["expected"]:
         return []
     changed = rule_changes(result)
-    stated = "; it or an arm was changed after runs had finished (see below)" if changed else ", stated before any run"
+    stated = (
+        "; it or an arm was changed after runs had finished (see below)" if changed else ", stated before these runs"
+    )
     return [f"**Rule{stated}:**", "", *(f"* {rule}" for rule in result["expected"]), ""]
 
 
