@@ -237,7 +237,7 @@ def test_premises_that_the_experiment_file_declared_later_are_recorded_as_such(t
     page = (folder / "README.md").read_text()
     assert "Claim A1: s (t). Floor: unigram, because it is early; declared after these runs.\n" in page
     index = (folder.parent / "README.md").read_text()
-    assert "a floor or a control arm, was declared after the runs of [kinds](kinds/README.md).\n" in index
+    assert "a floor or a control arm, was declared after the runs of [kinds](kinds/README.md). What" in index
 
 
 def test_scores_of_tuning_and_how_arms_were_tuned_are_recorded(tmp_path):
