@@ -269,6 +269,7 @@ def test_differences_that_are_equal_by_chance_decide_nothing():
     verdict = judge(sweep_of(losses, contrasts, noise={}))
     assert verdict.overall == "undecided"
     assert "chance may have made them equal" in verdict.paragraph
+    assert math.isnan(verdict.outcomes[0].difference.p)
     equal = {"a": [2.0, 2.1], "b": [2.0, 2.1]}
     for noise in ({}, noisy):
         assert judge(sweep_of(equal, [("X", "a", "b", "equivalence", 0.1)], noise=noise)).overall == "supported"

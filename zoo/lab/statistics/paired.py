@@ -58,7 +58,7 @@ class PairedDifference:
         low, high: bounds of the two-sided interval of the mean at the level `alpha`.
         n: number of pairs.
         sd: sample standard deviation of the differences.
-        p: two-sided p for a mean of 0.
+        p: two-sided p for a mean of 0; NaN if nothing tells how much equal differences vary.
         differences: by seed.
         effect: Hedges' g of paired differences, mean / sd with the small-sample correction
             1 - 3 / (4 n - 5) (Hedges 1981).
@@ -171,7 +171,7 @@ def mean_difference(
     errors = [(error, df) for error, df in errors if error > 0]
     if not values.any() or not errors:
         effect = math.copysign(math.inf, mean) if mean else 0.0
-        return PairedDifference(mean, mean, mean, n, 0.0, 1.0 if mean == 0 else 0.0, differences, effect, alpha)
+        return PairedDifference(mean, mean, mean, n, 0.0, math.nan if mean else 1.0, differences, effect, alpha)
     p = max(float(2 * special.stdtr(df, -abs(mean) / error)) for error, df in errors)
     effect = mean / sd * (1 - 3 / (4 * n - 5)) if sd else math.copysign(math.inf, mean)
     found = PairedDifference(mean, math.nan, math.nan, n, sd, p, differences, effect, alpha, tuple(errors))

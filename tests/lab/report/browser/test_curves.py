@@ -104,7 +104,7 @@ def test_arrow_keys_move_between_points(page):
     page.key("ArrowRight")
     page.key("ArrowRight")
     assert page.run("document.querySelector('#differences-plot .unseen').textContent").startswith(
-        "norm=post+warm-up=0: 0.99"
+        "norm=post+warm-up=0: 1.00 ("
     )
 
 
