@@ -183,8 +183,8 @@ def _discard_output(stream: TextIO | None = None) -> None:
 
 
 def print_while_read(line: str, stream: TextIO) -> None:
-    """Prints a line of progress. If nobody reads it any more (`| head`, a closed terminal), it and all
-    later ones are dropped: what they are about goes on.
+    """Prints a line of progress or of an error. If nobody reads it any more (`| head`, a closed
+    terminal), it and all later ones are dropped: a run goes on, and an exit code stays what it is.
     """
     try:
         print(line, file=stream, flush=True)
@@ -217,12 +217,12 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             problems = list(dict.fromkeys(error.problems))
             for problem in problems[:MOST_PROBLEMS]:
                 line = escape_line(shortened(problem, LONGEST_LINE))
-                print(f"error: {line}" if error.exit_code != 75 else line, file=sys.stderr)
+                print_while_read(f"error: {line}" if error.exit_code != 75 else line, sys.stderr)
             if len(problems) > MOST_PROBLEMS:
-                print(f"error: and {len(problems) - MOST_PROBLEMS:,} more", file=sys.stderr)
+                print_while_read(f"error: and {len(problems) - MOST_PROBLEMS:,} more", sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+            print_while_read("interrupted", sys.stderr)
             return 130
         except BrokenPipeError:
             # The reader of our output has gone (`| head`), and nothing more can be printed. The
@@ -234,13 +234,13 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
                 if error.filename is None:
                     _discard_output()
                 line = f"the output cannot be written: {error.strerror}" if error.filename is None else None
-                print(f"error: {line or not_writable(error.filename, error)}", file=sys.stderr)
+                print_while_read(f"error: {line or not_writable(error.filename, error)}", sys.stderr)
                 return ZooError.exit_code
             # Of a path that was given: a name that no file can have, a folder that may not be
             # entered or written. Others are for a traceback.
             if error.errno not in FORBIDDEN or error.filename is None:
                 raise
-            print(f"error: {shortened(str(error.filename))}: {error.strerror}", file=sys.stderr)
+            print_while_read(f"error: {shortened(str(error.filename))}: {error.strerror}", sys.stderr)
             return ConfigError.exit_code
 
     return wrapper

@@ -16,7 +16,7 @@ from rich.text import Text
 from zoo.cli import train
 from zoo.cli.console import EscapedConsole, make_console
 from zoo.cli.start_argument import start_argument
-from zoo.errors import ConfigError, reported
+from zoo.errors import ConfigError, DataError, print_while_read, reported
 from zoo.terminal import escape, escape_line, shell_line
 
 NASTY = "a\x1b[2Jb\x07c\rd\x9be\u202ef\x00g\udc80"
@@ -96,11 +96,11 @@ def test_commands_run_with_closed_output_streams(closed, tmp_path):
 
 
 @contextlib.contextmanager
-def unread_output():
+def unread_output(redirect=contextlib.redirect_stdout):
     """A standard output whose reader has gone, as that of `| head`."""
     read, write = os.pipe()
     os.close(read)
-    with open(write, "w") as stream, contextlib.redirect_stdout(stream):
+    with open(write, "w") as stream, redirect(stream):
         yield
 
 
@@ -123,6 +123,16 @@ def test_a_command_that_could_not_end_does_not_say_that_it_did(flush, code):
 
     with unread_output():
         assert prints() == code
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code():
+    @reported
+    def fails() -> int:
+        print_while_read("step 1", sys.stdout)
+        raise DataError("a line is broken")
+
+    with unread_output(), unread_output(contextlib.redirect_stderr):
+        assert fails() == DataError.exit_code
 
 
 def test_tables_are_escaped_and_keep_their_colours():

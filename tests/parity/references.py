@@ -85,10 +85,10 @@ class Transformers:
 
 
 def use_norms_of_groups(module: torch.nn.Module) -> None:
-    """Gives Mamba-2 the norm of the authors' code, over the values of each group of heads: that of
-    Zamba 2. `Mamba2ForCausalLM` normalises over the values of all heads.
+    """Gives a Mamba-2 of several groups of heads the norm of the authors' code, over the values of
+    each group: that of Zamba 2. `Mamba2ForCausalLM` normalises over the values of all heads.
     """
-    mixers = [each for each in module.modules() if type(each).__name__ == "Mamba2Mixer"]
+    mixers = [each for each in module.modules() if type(each).__name__ == "Mamba2Mixer" and each.n_groups > 1]
     if mixers:
         library = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
     for mixer in mixers:

@@ -9,7 +9,7 @@ import ml_collections
 from zoo.config.fields import AUTO, BY_PATH, SEQUENCE_TASKS, TASKS
 from zoo.config.loading import load, override, split_argument
 from zoo.config.resolve import default, from_flat, resolve
-from zoo.errors import ConfigError, shown
+from zoo.errors import ConfigError, shown, user_path
 from zoo.files import read_json
 from zoo.nested import flatten
 
@@ -70,7 +70,7 @@ def finetuned(
     if start == "tiny":
         config = override(default(), {**TINY, **task})
     elif start.startswith("from=") and len(start) > len("from="):
-        config = _with_body_of(Path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
+        config = _with_body_of(user_path(start.removeprefix("from=")), {**TUNED, **task, **(tuned or {})})
     else:
         raise ConfigError(f"{shown(start)} is neither tiny nor from=RUN, e.g. from=runs/bert")
     return override(config, dict(option.split("=", 1) for option in options))

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from zoo.config.kinds import Kind
 from zoo.config.shipped import DRAWINGS, MEASURES, shipped_plugin
-from zoo.errors import ConfigError, line_of, why_no_file
+from zoo.errors import ConfigError, line_of, user_path, why_no_file
 from zoo.files import cache_directory, write_atomic
 
 FOLDER = "plugins"
@@ -133,7 +133,7 @@ def load_plugin(path: str | Path) -> Plugin:
         ConfigError: the file is missing, is no Python file or fails, what it registers is refused,
             or another text is loaded under its name.
     """
-    path = Path(path)
+    path = user_path(path)
     if not path.is_file():
         raise ConfigError(f"plug-in {path} {why_no_file(path, '*.py')}")
     if path.suffix != ".py":

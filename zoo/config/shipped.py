@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import zoo
-from zoo.errors import ConfigError, did_you_mean, shown
+from zoo.errors import ConfigError, did_you_mean, shown, user_path
 
 CONFIGS, EXPERIMENTS = "configs", "experiments"
 MEASURES, DRAWINGS = "experiments/measures", "experiments/drawings"
@@ -17,10 +17,10 @@ NAME = re.compile(r"\w+(/\w+)*")
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
     """Splits "configs/llama.py:tiny" into its path and its argument."""
-    if Path(spec).exists():
-        return Path(spec), None
+    if user_path(spec).exists():
+        return user_path(spec), None
     path, colon, argument = spec.partition(":")
-    return Path(path), argument if colon else None
+    return user_path(path), argument if colon else None
 
 
 def shipped_folder(kind: str) -> Path:

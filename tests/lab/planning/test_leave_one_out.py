@@ -11,13 +11,12 @@ from zoo import config
 from zoo.cli.main import main
 from zoo.errors import ConfigError
 from zoo.lab.planning.leave_one_out import ablation, features, named_groups
-from zoo.lab.results import feature_gains as feature_gains_module
+from zoo.lab.results import noise as noise_module
 from zoo.lab.results.feature_gains import feature_gains, gain_lines
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
-from zoo.lab.statistics.tuning_curve import total_regret
 from zoo.nested import flatten
 
 ROOT = Path(__file__).parents[3]
@@ -287,15 +286,16 @@ def test_gains_of_added_features_have_the_same_sign():
 
 def test_intervals_of_gains_have_the_noise_and_the_regret_of_every_arm_in_them(monkeypatch):
     """An arm that counts twice in a sum has four times its variance there."""
-    curve = SimpleNamespace(mean_regret=(1e-4 / 3) ** 0.5, df=5)
-    monkeypatch.setattr(feature_gains_module, "arm_regret", lambda sweep, arm, weight: total_regret([curve], weight))
+    curve = SimpleNamespace(problem="", mean_regret=0.01, sd=0.0, df=5)
+    monkeypatch.setattr(noise_module, "tuning_curves", lambda tuning, arm: [curve])
     losses = {level: [2 + lost + noise for noise in NOISE.get(level, (0, 0, 0))] for level, lost in LOST.items()}
     sweep = replace(finished({"leave_out": losses}), noise={"eval/loss": Noise(0.03, 40, "earlier sweeps")})
     found = feature_gains(sweep)
-    # Squares of the weights: 1 and 1; 1, (n - 1)^2 = 4 and three times 1; four times 1.
-    for gain, squares in ((found.each["a"], 2), (found.remainder, 8), (found.pairs["a", "b"], 4)):
+    # Squares of the weights: 1 and 1; 1, (n - 1)^2 = 4 and three times 1; four times 1. Regrets of one
+    # sign add up: 3 each; 2 (1 + 4) + 9 and 2 (3) + 9; 2 (2) + 4 twice.
+    for gain, squares, regrets in ((found.each["a"], 2, 6), (found.remainder, 8, 34), (found.pairs["a", "b"], 4, 16)):
         (_, _), (error, _), *_ = gain.errors
-        assert error**2 == pytest.approx(squares / 2 * 0.03**2 / 3 + squares * 1e-4)
+        assert error**2 == pytest.approx(squares / 2 * 0.03**2 / 3 + regrets * 1e-4)
         assert gain.high - gain.low > 2 * 1.9 * error
 
 

@@ -73,6 +73,14 @@ def test_unusable_tuning_of_another_size_is_refused(tmp_path, changes, text):
         with_values_of(experiment(), tmp_path)
 
 
+def test_a_value_far_beyond_its_bracket_has_no_place_in_another(tmp_path):
+    tuned = {"field": "optimizer.beta2", "values": [0.9, 0.99, 0.999], "chosen": {PRE: 0.75, POST: 0.9}}
+    (tmp_path / "result.json").write_text(json.dumps({"name": "norms", "tuning": tuned}))
+    tune = Tune("optimizer.beta2", (0.5, 0.9, 0.99), distance_to_one=True)
+    with pytest.raises(ConfigError, match=rf"0\.75 of {PRE} lies so far beyond its bracket"):
+        with_values_of(experiment(tune=tune), tmp_path)
+
+
 def test_a_record_without_a_name_is_refused(tmp_path):
     tuned = {"field": RATE, "values": [0.1, 0.2, 0.4], "chosen": {PRE: 0.4, POST: 0.1}}
     (tmp_path / "result.json").write_text(json.dumps({"tuning": tuned}))

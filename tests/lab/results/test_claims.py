@@ -13,7 +13,8 @@ from zoo.lab.formatting import confidence_level
 from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
-from zoo.lab.results.differences import ArmDifference, reasons
+from zoo.lab.results.contrast_verdict import equal_by_chance
+from zoo.lab.results.differences import ArmDifference, arm_differences, reasons
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
@@ -269,10 +270,20 @@ def test_differences_that_are_equal_by_chance_decide_nothing():
     verdict = judge(sweep_of(losses, contrasts, noise={}))
     assert verdict.overall == "undecided"
     assert "chance may have made them equal" in verdict.paragraph
-    assert math.isnan(verdict.outcomes[0].difference.p)
+    assert "ends 0.2500 lower than b (in each of 2 pairs, so no interval)" in verdict.paragraph.replace(" nats", "")
+    difference = verdict.outcomes[0].difference
+    assert all(map(math.isnan, (difference.p, difference.low, difference.high)))
+    (found,) = arm_differences(sweep_of(losses, [], noise={}, baseline="b"))
+    assert (found.testable, found.why_not_testable[:46]) == ("no", "the difference is exactly the same in every se")
     equal = {"a": [2.0, 2.1], "b": [2.0, 2.1]}
     for noise in ({}, noisy):
         assert judge(sweep_of(equal, [("X", "a", "b", "equivalence", 0.1)], noise=noise)).overall == "supported"
+    # Shares and counts of different runs may be equal.
+    shares = {0: 0.8, 1: 0.81}
+    found = paired_difference(shares, shares, noise=Noise(0.05, 20, ""), by_chance=equal_by_chance("eval/accuracy"))
+    assert found.high == -found.low > 0.05
+    assert math.isnan(paired_difference(shares, shares, by_chance=True).low)
+    assert not equal_by_chance("eval/loss@512")
     # Quiet runs and an uncertain optimum are known.
     assert judge(sweep_of(losses, contrasts)).overall == "supported"
     unsure = {"tuning": tuning_of(a=curve(mean_regret=0.3), b=curve())}
@@ -298,7 +309,7 @@ def test_regrets_of_several_numbers_of_an_arm_add_up():
     found = total_regret([curve(mean_regret=first), curve(mean_regret=second, df=9)])
     assert found.mean_square == pytest.approx(((first * squares[0] + second * squares[1]) ** 2).mean(), rel=0.02)
     assert found.df == 7 / 4
-    alone = total_regret([curve(mean_regret=first)], weight=2)
+    alone = total_regret([curve(mean_regret=first)], [2])
     assert alone.mean_square == pytest.approx(4 * 3 * first**2)
 
 

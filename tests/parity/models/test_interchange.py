@@ -32,7 +32,7 @@ NOT_WRITTEN = {
 OF_TRANSFORMERS = [name for name in EXPRESSED if OF_CLASSES[name].library == "transformers"]
 # The chunk size of Mamba-2 only changes the order of its sums. zoo has no such setting, and exports
 # the class's default.
-ROUNDED = {"mamba2": 1e-6}
+ROUNDED = dict.fromkeys(("mamba2", "mamba2-one-group"), 1e-6)
 # With a record of the import only more settings are written, those that the import has read: one
 # system of each kind shows it.
 IMPORTED = ("gpt2", "llama-yarn", "gemma3", "bert", "bart", "t5", "mt5", "longformer")

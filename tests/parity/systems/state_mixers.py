@@ -51,6 +51,8 @@ STATE_MIXERS: tuple[System, ...] = (
                Published("configs/mamba2.py:130m", 128_989_632), Published("configs/mamba2.py:370m", 368_346_624),
                Published("configs/mamba2.py:780m", 780_161_280), Published("configs/mamba2.py:1.3b", 1_343_757_312),
                Published("configs/mamba2.py:2.7b", 2_702_599_680))),
+    System("mamba2-one-group", "one group, with the norm of the class itself", "Mamba2ForCausalLM", MAMBA2 | {"n_groups": 1},
+           kernels=("einsum",), tolerance=1e-5),
     System("lfm2", "gated convolutions and a layer of grouped-query attention, tied head", "Lfm2ForCausalLM", LFM2, tolerance=1e-5,
            # transformers 4.57 does not keep padding out of these convolutions.
            padded=False, published=(

@@ -380,3 +380,15 @@ def test_masks_of_an_older_version_have_a_line(tmp_path):
         assert (line is not None) == expected
         assert not expected or "from step 4 on each row has masks of its own" in line
         assert record_faults.other_masks(RunFolder(tmp_path), small()) is None
+
+
+def test_norms_of_an_older_version_have_a_line(tmp_path):
+    (tmp_path / "checkpoints" / "4").mkdir(parents=True)
+    mamba2 = {"model__attention__kind": "mamba2", "model__position__kind": "none"}
+    config, one_group = (small(**mamba2, model__attention__key_heads=groups) for groups in (2, 1))
+    for meta, expected in (({"executor": "single"}, True), ({"mamba2_norms": "groups"}, False), ({}, False)):
+        write_json(tmp_path / "meta.json", meta)
+        line = record_faults.other_norms(RunFolder(tmp_path), config)
+        assert (line is not None) == expected
+        assert not expected or "is another function of the same parameters: train it again" in line
+        assert record_faults.other_norms(RunFolder(tmp_path), one_group) is None

@@ -92,6 +92,11 @@ def with_values_of(experiment: Experiment, folder: Path) -> Experiment:
             "matched by their place in the bracket, so both need equally many"
         )
     mapped = {arm: _mapped(tune, value, others, own) for arm, value in chosen.items()}
+    if outside := [f"{chosen[arm]!r} of {arm}" for arm, value in mapped.items() if not _is_between_0_and(most, value)]:
+        raise ConfigError(
+            f"{folder}: {', '.join(outside)} lies so far beyond its bracket that no value of {experiment.name} has the "
+            "same place; tune it here"
+        )
     return replace(with_tuned_value(experiment, tune, mapped, {}), tuned_at=other.name, curves_not_taken=found)
 
 

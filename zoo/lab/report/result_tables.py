@@ -52,7 +52,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 mean,
                 between,
                 Cell(
-                    confidence_level(difference.alpha) if difference.n > 1 else "–",
+                    confidence_level(difference.alpha) if math.isfinite(difference.low) else "–",
                     "short",
                     raw=(1 - difference.alpha,),
                 ),

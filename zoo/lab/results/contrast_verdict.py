@@ -13,8 +13,8 @@ are infinite on the same side, or the finite pairs decide by their interval and 
 point the same way; a refutation has the p of the finite pairs then. A run that failed or has not
 finished leaves its contrast undecided: leaving it out could select the result.
 
-Differences that are the same in every seed, and not 0, decide nothing where neither other runs nor
-tuning tell how much they vary: as counts and shares of answers may, they agree by chance.
+Differences that are the same in every seed decide nothing where neither other runs nor tuning tell
+how much they vary, unless losses are equal (`zoo.lab.statistics.paired`).
 """
 
 import math
@@ -70,7 +70,8 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     noise, alpha = known_noise(sweep, contrast), contrast_level(sweep, contrast)
     if noise is None:
         alpha /= UNKNOWN_NOISE
-    difference = paired_difference(a.finite, b.finite, alpha, noise, regrets(sweep, contrast))
+    by_chance = equal_by_chance(contrast.a.metric)
+    difference = paired_difference(a.finite, b.finite, alpha, noise, regrets(sweep, contrast), by_chance)
     sentence = difference_sentence(sweep, contrast, difference)
     unknown = _unknown_metric(sweep, contrast)
     notes = [
@@ -98,10 +99,21 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
             notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
         notes.append("the difference is exactly the same in every seed")
-        if difference.mean and not difference.errors and outcome in ("holds", "refuted"):
-            outcome, refuting = "undecided", math.nan
+        if why_no_interval(difference) and outcome == "undecided":
             notes[-1] += f", {_EQUAL_PAIRS_NOTE}{_what_would_tell(sweep, contrast)}"
     return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
+
+
+def equal_by_chance(metric: str) -> bool:
+    """Whether different runs may end with the same value of a metric, as with counts and shares."""
+    return base_name(metric) != "loss"
+
+
+def why_no_interval(difference: PairedDifference) -> str:
+    """Returns why pairs have no interval, in words; empty if they have one."""
+    if difference.n < MINIMUM_PAIRS or not math.isnan(difference.low):
+        return ""
+    return f"the difference is exactly the same in every seed, {_EQUAL_PAIRS_NOTE}"
 
 
 def _what_would_tell(sweep: SweepResults, contrast: Contrast) -> str:
@@ -267,6 +279,8 @@ def difference_sentence(sweep: SweepResults, contrast: Contrast, difference: Pai
     text = f"{a} ends {distance} {place} than {b}" if difference.mean else f"{a} ends where {b} does"
     if difference.n < MINIMUM_PAIRS:
         return f"{text} ({count(difference.n, 'pair')}, so no interval)"
+    if math.isnan(difference.low):
+        return f"{text} (in each of {count(difference.n, 'pair')}, so no interval)"
     level, pairs = confidence_level(difference.alpha), count(difference.n, "pair")
     return f"{text} ({level} interval of the difference {interval(difference.low, difference.high)}, {pairs})"
 

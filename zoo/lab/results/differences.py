@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from zoo.lab.results.arm_effects import ArmEffect, baseline_effects
 from zoo.lab.results.baseline_differences import against_baseline, baseline_differences
-from zoo.lab.results.contrast_verdict import why_not_comparable
+from zoo.lab.results.contrast_verdict import why_no_interval, why_not_comparable
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.paired import PairedDifference, holm
@@ -55,7 +55,7 @@ def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
             difference,
             p,
             effects[name],
-            why_not_comparable(sweep, against_baseline(sweep, name, baseline.name)),
+            why_not_comparable(sweep, against_baseline(sweep, name, baseline.name)) or why_no_interval(difference),
         )
         for (name, difference), p in zip(found.items(), corrected, strict=True)
     ]

@@ -14,8 +14,9 @@ from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
 from zoo.lab.results.baseline_differences import against_baseline
+from zoo.lab.results.contrast_verdict import equal_by_chance
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.noise import arm_regret, known_noise
+from zoo.lab.results.noise import known_noise, regrets_of_sum
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import PairedDifference, holm, mean_difference
@@ -47,8 +48,8 @@ def feature_gains(sweep: SweepResults) -> FeatureGains | None:
 
     Gains are sums of arms with weights c that add up to 0, computed seed by seed. As those of
     differences do (`zoo.lab.statistics.paired`), their intervals count the noise that other runs tell,
-    s_0^2 sum(c^2) / 2 for a known s_0 of differences of two arms, and tuning, c^2 times the mean
-    square regret of an arm.
+    s_0^2 sum(c^2) / 2 for a known s_0 of differences of two arms, and tuning: the mean squares of the
+    sums of the regrets with weights above 0, and of those with weights below.
     """
     factor = next((name for name in (LEAVE_OUT, ADD) if all(set(arm.factors) == {name} for arm in sweep.arms)), None)
     if factor is None or why_not_ranked(sweep.warnings, sweep.metric):
@@ -89,8 +90,8 @@ def _combination(sweep: SweepResults, weights: Mapping[str, float]) -> PairedDif
     known = known_noise(sweep, against_baseline(sweep, one, other))
     scale = math.sqrt(sum(weight**2 for weight in weights.values()) / 2)
     noise = None if known is None else Noise(known.sd * scale, known.df, known.source)
-    regrets = [regret for arm, weight in weights.items() if (regret := arm_regret(sweep, arm, weight))]
-    return mean_difference(sums, sweep.alpha, noise, regrets)
+    by_chance = equal_by_chance(sweep.metric)
+    return mean_difference(sums, sweep.alpha, noise, regrets_of_sum(sweep, weights), by_chance)
 
 
 def gain_lines(sweep: SweepResults) -> list[str]:

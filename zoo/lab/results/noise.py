@@ -45,13 +45,25 @@ def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:
     """
     if contrast.a.metric != sweep.metric or contrast.b.metric != sweep.metric or contrast.a.arm == contrast.b.arm:
         return []
-    return [regret for arm in (contrast.a.arm, contrast.b.arm) if (regret := arm_regret(sweep, arm))]
+    return regrets_of_sum(sweep, {contrast.a.arm: 1.0, contrast.b.arm: -1.0})
 
 
-def arm_regret(sweep: SweepResults, arm: str, weight: float = 1.0) -> Regret | None:
-    """Returns the regret of an arm in a sum of arms, with its weight there; None without a curve."""
-    curves = [curve for curve in tuning_curves(sweep.tuning, arm) if not curve.problem]
-    return total_regret(curves, weight) if curves else None
+def regrets_of_sum(sweep: SweepResults, weights: Mapping[str, float]) -> list[Regret]:
+    """Returns the regrets of a sum of arms, {arm: weight}: that of those that are added, and that of
+    those that are subtracted. Regrets are positive, so that those of one sign add up.
+    """
+    found = []
+    for sign in (1, -1):
+        curves = {
+            (arm, place): curve
+            for arm, weight in weights.items()
+            if sign * weight > 0
+            for place, curve in enumerate(tuning_curves(sweep.tuning, arm))
+            if not curve.problem
+        }
+        if curves:
+            found.append(total_regret(list(curves.values()), [abs(weights[arm]) for arm, _ in curves]))
+    return found
 
 
 def pooled_noise(

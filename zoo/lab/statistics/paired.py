@@ -21,9 +21,10 @@ the two counts. Its p value is the larger of both.
 
 **Neither.** `UNKNOWN_NOISE` divides the level of a decision about which no other runs tell anything.
 
-Differences that are the same in every seed have s = 0. If they are 0, the arms are equal, and the
-interval has no width. Otherwise it follows from the other runs and from tuning; if these tell nothing
-either, no width is known, and nothing may be decided by it (`PairedDifference.errors` is empty).
+Differences that are the same in every seed have s = 0. Losses whose differences are 0 are those of
+equal runs, and the interval has no width. Counts and shares agree by chance too: with them, and with
+other differences, the interval follows from the other runs and from tuning alone. If these tell
+nothing either, there is none.
 """
 
 import math
@@ -51,14 +52,15 @@ UNKNOWN_NOISE = 25
 class PairedDifference:
     """The difference a - b over the seeds that both sides have.
 
-    All attributes but the mean are NaN with fewer than two pairs, and the mean without any.
+    All attributes but the mean are NaN with fewer than two pairs, and the mean without any. Without an
+    interval, bounds and p are NaN.
 
     Attributes:
         mean: mean of the differences.
         low, high: bounds of the two-sided interval of the mean at the level `alpha`.
         n: number of pairs.
         sd: sample standard deviation of the differences.
-        p: two-sided p for a mean of 0; NaN if nothing tells how much equal differences vary.
+        p: two-sided p for a mean of 0.
         differences: by seed.
         effect: Hedges' g of paired differences, mean / sd with the small-sample correction
             1 - 3 / (4 n - 5) (Hedges 1981).
@@ -87,7 +89,7 @@ class PairedDifference:
             return math.nan
         distance = (self.mean - bound) * (1 if above else -1)
         if not self.errors:
-            return 0.0 if distance > 0 else 1.0
+            return math.nan if math.isnan(self.low) else 0.0 if distance > 0 else 1.0
         return max(float(special.stdtr(df, -distance / error)) for error, df in self.errors)
 
     def reversed(self) -> "PairedDifference":
@@ -136,23 +138,30 @@ def paired_difference(
     alpha: float = ALPHA,
     noise: Noise | None = None,
     regrets: Sequence[Regret] = (),
+    by_chance: bool = False,
 ) -> PairedDifference:
     """Compares two arms given as {seed: value}; seeds that only one of them has are left out.
 
-    All values must be finite. If all differences are 0 (bit-equal runs), or if all are the same and
-    neither noise nor regrets are known, the interval has no width.
+    All values must be finite. If all differences are 0, the interval has no width, but for values that
+    are equal by chance. If all are the same, and neither noise nor regrets are known, there is none.
 
     Args:
         a, b: the arms.
         alpha: level of the interval.
         noise: of such differences, as other runs tell it.
         regrets: of tuned arms.
+        by_chance: whether values of different runs may be equal, as counts and shares are.
     """
-    return mean_difference({seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}, alpha, noise, regrets)
+    differences = {seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}
+    return mean_difference(differences, alpha, noise, regrets, by_chance)
 
 
 def mean_difference(
-    differences: Mapping[int, float], alpha: float = ALPHA, noise: Noise | None = None, regrets: Sequence[Regret] = ()
+    differences: Mapping[int, float],
+    alpha: float = ALPHA,
+    noise: Noise | None = None,
+    regrets: Sequence[Regret] = (),
+    by_chance: bool = False,
 ) -> PairedDifference:
     """Returns the mean of differences {seed: value}, with its interval at the level `alpha`."""
     differences = dict(differences)
@@ -169,11 +178,13 @@ def mean_difference(
     of_means = [(sd**2 / n, n - 1), *([(noise.sd**2 / n, noise.df)] if noise is not None else [])]
     errors = [_standard_error(*each, parts) for parts in ([regrets, ()] if regrets else [()]) for each in of_means]
     errors = [(error, df) for error, df in errors if error > 0]
-    if not values.any() or not errors:
-        effect = math.copysign(math.inf, mean) if mean else 0.0
-        return PairedDifference(mean, mean, mean, n, 0.0, math.nan if mean else 1.0, differences, effect, alpha)
+    without_width = PairedDifference(mean, math.nan, math.nan, n, sd, math.nan, differences, alpha=alpha)
+    if not values.any() and not by_chance:
+        return replace(without_width, low=mean, high=mean, p=1.0, effect=0.0)
+    if not errors:
+        return without_width
     p = max(float(2 * special.stdtr(df, -abs(mean) / error)) for error, df in errors)
-    effect = mean / sd * (1 - 3 / (4 * n - 5)) if sd else math.copysign(math.inf, mean)
+    effect = mean / sd * (1 - 3 / (4 * n - 5)) if sd else math.nan
     found = PairedDifference(mean, math.nan, math.nan, n, sd, p, differences, effect, alpha, tuple(errors))
     return _with_interval(found, alpha)
 

@@ -86,16 +86,16 @@ class TuningCurve:
     extend: str = ""
 
 
-def total_regret(curves: Sequence[TuningCurve], weight: float = 1.0) -> Regret:
-    """Returns the regret of an arm: that of all its tuned numbers.
+def total_regret(curves: Sequence[TuningCurve], weights: Sequence[float] | None = None) -> Regret:
+    """Returns the regret of an arm, that of all its tuned numbers, or of a sum of arms.
 
     Args:
-        curves: of the arm, at least one.
-        weight: of the arm in a sum of arms.
+        curves: at least one.
+        weights: of their arms in the sum, above 0; None for 1.
     """
-    regrets = [curve.mean_regret for curve in curves]
+    regrets = [curve.mean_regret * weight for curve, weight in zip(curves, weights or [1] * len(curves), strict=True)]
     mean_square = 2 * sum(regret**2 for regret in regrets) + sum(regrets) ** 2
-    return Regret(weight**2 * mean_square, _DF_OF_SQUARE * min(curve.df for curve in curves))
+    return Regret(mean_square, _DF_OF_SQUARE * min(curve.df for curve in curves))
 
 
 def curve_record(curve: TuningCurve) -> dict[str, Any]:

@@ -19,6 +19,8 @@ IDENTITY = re.compile(r"[0-9a-f]{16}")
 MASKS = "dropout_masks"
 """Entry of meta.json, and of an entry of its "resumed": what the masks of dropout belong to."""
 OF_ROWS = "rows"
+# What Mamba-2 of several groups normalises.
+NORMS, OF_GROUPS, GROUPS = "mamba2_norms", "groups", "model.attention.key_heads"
 SHORT_ROWS = "short_rows_by_einsum"
 """Entry of meta.json of a run on a CPU: whether a layer computes attention by `einsum` because its
 rows are short (`zoo.layers.platform.ROWS_FROM`). Runs of versions without that rule lack it.
@@ -132,6 +134,27 @@ def draws_masks_by_row(flat: Mapping[str, Any]) -> bool:
     """Returns whether a config has dropout whose masks belong to rows (`DropoutKey.rows`)."""
     drops = any(is_dropout_rate(path) and value for path, value in flat.items())
     return drops and flat.get("training.dropout_generator") == "threefry"
+
+
+def has_norms_of_groups(flat: Mapping[str, Any]) -> bool:
+    """Returns whether a config has a Mamba-2 of several groups of heads, each with its own norm."""
+    kinds = [path for path, value in flat.items() if path.endswith("attention.kind") and value == "mamba2"]
+    groups = [flat.get(f"{path.removesuffix('kind')}key_heads", flat.get(GROUPS)) for path in kinds]
+    return any(isinstance(count, int) and count > 1 for count in groups)
+
+
+def other_norms(folder: RunFolder, config: Mapping[str, Any]) -> str | None:
+    """Returns a line if a run was begun by a version whose Mamba-2 normalised the values of all heads
+    together, so that its parameters belong to another function.
+    """
+    if not folder.newest or not folder.meta or folder.meta.get(NORMS) == OF_GROUPS:
+        return None
+    if not has_norms_of_groups(flatten(config)):
+        return None
+    return (
+        f"the run in {folder.path} was begun by a version whose Mamba-2 normalised the values of all heads together; "
+        "now each group of heads has its own norm, which is another function of the same parameters: train it again"
+    )
 
 
 def ignores_length_of_rows(meta: Mapping[str, Any]) -> bool:

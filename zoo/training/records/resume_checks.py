@@ -21,6 +21,7 @@ from zoo.training.records.record_faults import (
     lost_checkpoint,
     lost_records,
     other_masks,
+    other_norms,
 )
 from zoo.training.records.recorded_tokens import differing_tokens
 from zoo.training.records.run_folder import RunFolder, recorded_executor
@@ -267,7 +268,5 @@ def warnings_of(folder: RunFolder, config: ResolvedConfig) -> list[str]:
         lines += [f"warning: {folder.path} {ends.format(what)}" for what in lost_records(folder)]
     if done and not folder.steps:
         lines.append(f"warning: {folder.path} is done, but its checkpoints are gone")
-    lines += [
-        f"warning: {line}" for line in (lost_checkpoint(folder), None if done else other_masks(folder, config)) if line
-    ]
-    return lines
+    found = [lost_checkpoint(folder), other_norms(folder, config), None if done else other_masks(folder, config)]
+    return lines + [f"warning: {line}" for line in found if line]

@@ -25,7 +25,15 @@ from zoo.models import cost
 from zoo.nested import flatten
 from zoo.objectives.attention_kernels import LayerKernel, attention_kernels
 from zoo.training.records.processor import processor_name
-from zoo.training.records.record_faults import MASKS, OF_ROWS, SHORT_ROWS, draws_masks_by_row
+from zoo.training.records.record_faults import (
+    MASKS,
+    NORMS,
+    OF_GROUPS,
+    OF_ROWS,
+    SHORT_ROWS,
+    draws_masks_by_row,
+    has_norms_of_groups,
+)
 from zoo.training.records.threads import USER_THREADS, compute_threads
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "ml-collections", "tokenizers", "numpy")
@@ -145,7 +153,9 @@ def write_run_record(
     plugins.store(folder, config.plugins)
     check_records.store(folder, config.plugins)
     write_json(folder / "config.json", configs.to_plain(config))
-    masks = {MASKS: OF_ROWS} if draws_masks_by_row(flatten(config)) else {}
+    flat = flatten(config)
+    masks = {MASKS: OF_ROWS} if draws_masks_by_row(flat) else {}
+    norms = {NORMS: OF_GROUPS} if has_norms_of_groups(flat) else {}
     if step and before:
         resumption = {"step": step, "executor": executor, **_origin(), **environment(), **masks}
         resumed = [*before.get("resumed", []), resumption]
@@ -159,6 +169,7 @@ def write_run_record(
             **_origin(),
             **environment(),
             **masks,
+            **norms,
             # Of a run whose meta.json was lost, this is not the record of its start.
             **({"written_again": step} if step else {}),
             "data": dataset.summary(),

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from zoo.errors import print_while_read
 from zoo.training.runtime.processes import PreemptionSync
 
 # Signals within this time count as one.
@@ -100,10 +101,10 @@ class StopSignal:
             return
         if not self._answered:
             self._answered = time.monotonic()
-            print(f"stops after {self.doing} and saves; a second signal ends it at once", file=sys.stderr, flush=True)
+            print_while_read(f"stops after {self.doing} and saves; a second signal ends it at once", sys.stderr)
         elif time.monotonic() - self._answered > REPEATED_SECONDS:
             time.sleep(HANDLING_SECONDS)
-            print("ended by a second signal, without saving", file=sys.stderr, flush=True)
+            print_while_read("ended by a second signal, without saving", sys.stderr)
             os._exit(128 + number)
 
     def _handle(self, number: int, frame: Any) -> None:
