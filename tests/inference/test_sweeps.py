@@ -39,9 +39,9 @@ def test_a_sweep_is_planned_trained_once_and_compared(small, capsys):
     assert not (small / "runs").exists()
     frame = zoo.sweep(**arguments, verbose=False)
     assert capsys.readouterr().out == ""
-    # The stand-in for training ends one nat higher with post-norm.
+    # The stand-in for training ends one nat higher with post-norm, and 0.001 more with each seed.
     assert frame[["arm", "baseline", "pairs"]].to_numpy().tolist() == [["placement=post", "placement=pre", 2]]
-    assert frame["difference"].tolist() == pytest.approx([1.0])
+    assert frame["difference"].tolist() == pytest.approx([1.0005])
     assert frame.attrs["failed"] == []
     assert (small / frame.attrs["report"]).is_file()
     record = read_json(small / "runs/small-placement/experiment.json")
