@@ -292,7 +292,11 @@ def test_what_would_tell_the_noise_is_said_where_it_does(metric, other, advice):
     ("a", "b", "expected"),
     [
         ([0.0, "diverged", 1.0], [1.5, 1.4, 1.45], "is 1.450, reached by B (mean of 3 seeds). A diverged in 1 of 3"),
-        ([1.0, 1.1, 1.2], [None, None, 1.15], "is 1.150, reached by B (1 seed, the only one that all arms have)."),
+        (
+            [1.0, 1.1, 1.2],
+            [None, None, 1.15],
+            "is 1.150, reached by B (1 seed, the only one that all arms with results have).",
+        ),
         ([1.0, 1.1, None], [None, None, 1.15], "No seed is done in all of the arms that have results, so they are"),
         (["diverged"] * 3, [1.5, "diverged", 1.4], "The arms are not ranked: A diverged in 3 of 3 seeds; B diverged"),
     ],

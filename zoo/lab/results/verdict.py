@@ -196,7 +196,11 @@ def _without_claim(sweep: SweepResults) -> str:
     labels = " and ".join(label for label, value in means.items() if value == mean)
     shown = f"mean of {count(len(seeds), 'seed')}" if len(seeds) > 1 else "1 seed"
     if any(len(found) > len(seeds) for found in finals.values()):
-        shown += ", those that all arms have" if len(seeds) > 1 else ", the only one that all arms have"
+        shown += (
+            ", those that all arms with results have"
+            if len(seeds) > 1
+            else ", the only one that all arms with results have"
+        )
     return f"{head}The {end} final {sweep.metric} is {number(mean)}, reached by {labels} ({shown})." + (
         f" {diverged[0].upper()}{diverged[1:]}, which counts as the worst {sweep.metric}." if diverged else ""
     )
