@@ -156,12 +156,12 @@ def _arm(
 
 
 def _row(difference: PairedDifference, **what: Any) -> dict[str, Any]:
-    several = difference.n > 1
+    known = math.isfinite(difference.low)
     return {
         **what,
         "mean": difference.mean,
-        "low": difference.low if several else None,
-        "high": difference.high if several else None,
+        "low": difference.low if known else None,
+        "high": difference.high if known else None,
         "points": list(difference.differences.values()),
         "seeds": list(difference.differences),
     }
