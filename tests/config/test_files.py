@@ -100,8 +100,11 @@ def test_paths_of_fields_may_begin_at_the_home_folder(monkeypatch, tmp_path):
     assert (found.data.tokenizer.path, found.training.start_from) == (f"{tmp_path}/tok", f"{tmp_path}/runs/a")
     with pytest.raises(ConfigError, match=r'^training\.start_from="~nobody-here/a": there is no home folder'):
         configs.resolve(configs.override(configs.default(), {"training.start_from": "~nobody-here/a"}))
-    (tmp_path / "mine.py").write_text("from zoo.config import default as get_config\n")
-    assert configs.load("~/mine.py").to_dict() == configs.default().to_dict()
+    (tmp_path / "mine.py").write_text(
+        "from zoo.config import default\ndef get_config(size=None):\n    return default()\n"
+    )
+    for spec in ("~/mine.py", "~/mine.py:tiny"):
+        assert configs.load(spec).to_dict() == configs.default().to_dict()
     # What a shell leaves as it is.
     options = Parser()
     options.add_argument("--workdir", type=Path)
