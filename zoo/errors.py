@@ -225,8 +225,8 @@ def reported(main: Callable[..., int]) -> Callable[..., int]:
             print_while_read("interrupted", sys.stderr)
             return 130
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`), and nothing more can be printed. The
-            # command has not ended, so the code is that of programs that this signal ends.
+            # The reader of the output has gone (`| head`) before the command was done: it exits with
+            # the code that shells give to a program killed by SIGPIPE.
             _discard_output()
             return 128 + signal.SIGPIPE
         except OSError as error:

@@ -112,6 +112,11 @@ def _find(metric: str) -> Metric | None:
     return METRICS.get(base_name(metric), _LOSS_TERM if base_name(metric) in LOSS_TERMS else None)
 
 
+def equal_by_chance(metric: str) -> bool:
+    """Whether different runs may end with the same value of a metric, as with counts and shares."""
+    return base_name(metric) != "loss"
+
+
 def higher_is_better(metric: str) -> bool:
     """Whether the higher value of a metric is the better one; false for unknown metrics."""
     found = _find(metric)

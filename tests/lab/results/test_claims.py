@@ -10,10 +10,10 @@ import pytest
 
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level
+from zoo.lab.metrics import equal_by_chance
 from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
-from zoo.lab.results.contrast_verdict import equal_by_chance
 from zoo.lab.results.differences import ArmDifference, arm_differences, reasons
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm

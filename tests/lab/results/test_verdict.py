@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from zoo.lab.declarations import Contrast, Side
+from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.contrast_verdict import judge_contrast
 from zoo.lab.results.decision_rules import decide, rule_text
@@ -306,3 +307,11 @@ def test_arms_without_a_claim_are_ranked_on_the_seeds_that_all_have(a, b, expect
     sweep = sweep_of(a, b)
     runs = [run for run in sweep.runs if run.final("eval/loss") is not None or run.state == "diverged"]
     assert expected in judge(replace(sweep, runs=runs, contrasts=[])).paragraph
+
+
+def test_equal_accuracies_of_different_runs_have_the_noise_of_others():
+    sweep = accuracies([0.80, 0.81], [0.80, 0.81], "equivalence", 0.01)
+    sweep = replace(sweep, noise={sweep.metric: Noise(0.05, 20, "earlier sweeps")})
+    (outcome,), difference = judge(sweep).outcomes, baseline_differences(sweep)["B"]
+    assert outcome.outcome == "undecided"
+    assert difference.high == -difference.low > 0.05

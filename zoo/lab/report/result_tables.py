@@ -54,7 +54,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
                 Cell(
                     confidence_level(difference.alpha) if math.isfinite(difference.low) else "–",
                     "short",
-                    raw=(1 - difference.alpha,),
+                    raw=(1 - difference.alpha if math.isfinite(difference.low) else None,),
                 ),
                 *([_tokens_cell(effect and effect.tokens)] if in_tokens else []),
                 _effect(difference),

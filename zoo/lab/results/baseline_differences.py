@@ -1,6 +1,7 @@
 """The final metric of every arm against a baseline, with the uncertainty that verdicts count."""
 
 from zoo.lab.declarations import Contrast, Side
+from zoo.lab.metrics import equal_by_chance
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.sweep_results import SweepResults
@@ -33,5 +34,6 @@ def baseline_differences(sweep: SweepResults) -> dict[str, PairedDifference]:
             sweep.alpha,
             known_noise(sweep, contrast),
             regrets(sweep, contrast),
+            equal_by_chance(sweep.metric),
         )
     return found

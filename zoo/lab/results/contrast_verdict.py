@@ -10,8 +10,8 @@ A run that diverged, that is done without a finite value of the metric, or that 
 contrast's `diverged_above`, counts as an infinite loss, or as a score of -infinity. An interval
 cannot contain such pairs. They decide an order only if nothing contradicts them: either all pairs
 are infinite on the same side, or the finite pairs decide by their interval and the infinite ones
-point the same way; a refutation has the p of the finite pairs then. A run that failed or has not
-finished leaves its contrast undecided: leaving it out could select the result.
+point the same way; the p value of a refutation is then that of the finite pairs. A run that failed or
+has not finished leaves its contrast undecided: leaving it out could select the result.
 
 Differences that are the same in every seed decide nothing where neither other runs nor tuning tell
 how much they vary, unless losses are equal (`zoo.lab.statistics.paired`).
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from zoo.errors import did_you_mean, listed
 from zoo.lab.declarations import Contrast, Side
 from zoo.lab.formatting import confidence_level, count, interval, rounded_mean
-from zoo.lab.metrics import base_name, higher_is_better, unit_suffix
+from zoo.lab.metrics import base_name, equal_by_chance, higher_is_better, unit_suffix
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.results.decision_rules import decide, refutation_p, rule_name
 from zoo.lab.results.noise import known_noise, regrets
@@ -36,7 +36,8 @@ from zoo.lab.results.tuning_grid import why_not_tuned
 from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_difference
 
 MINIMUM_PAIRS = 2
-_EQUAL_PAIRS_NOTE = "and no other runs tell how much such differences vary, so that chance may have made them equal"
+_EQUAL_PAIRS_NOTE = "the difference is exactly the same in every seed"
+_MAY_BE_CHANCE = "and no other runs tell how much such differences vary, so that chance may have made them equal"
 _UNKNOWN_NOISE_NOTE = (
     "no other runs tell the noise of such differences, and pairs alone cannot show that it is skewed, so a decision "
     f"needs a level {UNKNOWN_NOISE} times smaller"
@@ -98,22 +99,16 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
             lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
             notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
     if difference.n >= MINIMUM_PAIRS and difference.sd == 0:
-        notes.append("the difference is exactly the same in every seed")
-        if why_no_interval(difference) and outcome == "undecided":
-            notes[-1] += f", {_EQUAL_PAIRS_NOTE}{_what_would_tell(sweep, contrast)}"
+        unknown_width = why_no_interval(difference) if outcome == "undecided" else ""
+        notes.append(unknown_width + _what_would_tell(sweep, contrast) if unknown_width else _EQUAL_PAIRS_NOTE)
     return ContrastVerdict(contrast, outcome, difference, sentence, refuting, notes)
-
-
-def equal_by_chance(metric: str) -> bool:
-    """Whether different runs may end with the same value of a metric, as with counts and shares."""
-    return base_name(metric) != "loss"
 
 
 def why_no_interval(difference: PairedDifference) -> str:
     """Returns why pairs have no interval, in words; empty if they have one."""
     if difference.n < MINIMUM_PAIRS or not math.isnan(difference.low):
         return ""
-    return f"the difference is exactly the same in every seed, {_EQUAL_PAIRS_NOTE}"
+    return f"{_EQUAL_PAIRS_NOTE}, {_MAY_BE_CHANCE}"
 
 
 def _what_would_tell(sweep: SweepResults, contrast: Contrast) -> str:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zoo.lab.formatting import confidence_level, count, difference_columns
-from zoo.lab.metrics import higher_is_better
+from zoo.lab.metrics import equal_by_chance, higher_is_better
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
 from zoo.lab.results.baseline_differences import against_baseline
-from zoo.lab.results.contrast_verdict import equal_by_chance
 from zoo.lab.results.curves import final_values
 from zoo.lab.results.noise import known_noise, regrets_of_sum
 from zoo.lab.results.sweep_results import SweepResults
