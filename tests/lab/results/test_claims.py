@@ -14,7 +14,7 @@ from zoo.lab.metrics import equal_by_chance
 from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
-from zoo.lab.results.differences import ArmDifference, arm_differences, reasons
+from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
@@ -333,23 +333,6 @@ def test_a_table_of_contrasts_names_the_level_of_each_interval():
         page = contrast_table(sweep, judge(sweep))
         assert re.findall(r">(9\d(?:\.\d)? %)<", page) == list(levels)
         assert "% interval" not in page
-
-
-def test_reasons_keep_what_is_not_a_value_of_an_arm():
-    arm, difference = Arm("a", "a (1)", {}), paired_difference({}, {})
-    texts = {
-        "no arm beats the 5-gram of 1.48 nats, counted on the same training data (a (1): 1.5; b: diverged)": (
-            "no arm beats the 5-gram of 1.48 nats, counted on the same training data"
-        ),
-        "not finished: b, seed 0 (not planned)": "not finished: b, seed 0 (not planned)",
-        "a (1) diverged in 1 seed": "a (1) diverged in 1 seed",
-        "a (1) is not tuned (lr: the losses do not bend over these values)": (
-            "a (1) is not tuned (lr: the losses do not bend over these values)"
-        ),
-    }
-    for text, shown in texts.items():
-        found = ArmDifference(arm, arm, difference, math.nan, None, text)
-        assert reasons([found]) == [f"Not testable: a (1): {shown}."]
 
 
 def test_the_power_of_a_rule_is_not_computed_from_the_noise_of_one_of_two_metrics():

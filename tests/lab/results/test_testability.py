@@ -10,6 +10,7 @@ import pytest
 from zoo.lab.declarations import Claim, Contrast, Premises, Side, premises_in
 from zoo.lab.floors.record import RunFloors
 from zoo.lab.results.caveats import sweep_caveats
+from zoo.lab.results.differences import arm_differences, reasons
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
@@ -156,16 +157,31 @@ def test_ceilings_of_scores(a, b, rule, margin, testable):
 
 def test_ceilings_of_losses():
     below = sweep_of(rule="superiority", margin=0.2, A=[0.05, 0.06], B=[0.15, 0.16])
-    assert why_not_testable(below, below.contrasts[0]) == (
+    assert str(why_not_testable(below, below.contrasts[0])) == (
         "the rule demands a difference of more than 0.2 nats, and B at 0.1550 is within 0.1550 nats of the best "
         "possible loss"
     )
     bits = sweep_of("eval/bits_per_byte", margin=0.2, A=[2.41, 2.42], B=[2.55, 2.56])
     assert why_not_testable(bits, bits.contrasts[0]) is None
     known = dict.fromkeys("AB", RunFloors(best={"eval/bits_per_byte": 2.4}))
-    assert "within 0.1550 bits of the best possible bits_per_byte" in why_not_testable(
-        replace(bits, floors=known), bits.contrasts[0]
+    assert "within 0.1550 bits of the best possible bits_per_byte" in str(
+        why_not_testable(replace(bits, floors=known), bits.contrasts[0])
     )
+
+
+def test_arms_with_one_reason_share_a_line_without_their_values():
+    sweep = sweep_of(floors=FLOORS, A=[1.7, 1.8], B=[1.9, 2.0], C=["diverged", 1.8], D=[2.1, 2.2])
+    unfinished = replace(sweep, runs=[run for run in sweep.runs if (run.arm, run.seed) != ("D", 1)])
+    beaten = "no arm beats the 5-gram of 1.600 nats, counted on the same training data"
+    found = arm_differences(sweep_of(floors=FLOORS, A=[1.7, 1.8], B=[1.9, 2.0], C=[2.5, 2.6]))
+    assert [one.why_not_testable for one in found] == [f"{beaten} ({v}; A: 1.750)" for v in ("B: 1.950", "C: 2.550")]
+    assert reasons(found) == [f"Not testable: B, C: {beaten}."]
+    # What stands in brackets otherwise is part of the reason.
+    assert reasons(arm_differences(unfinished)) == [
+        f"Not testable: B: {beaten}.",
+        "Not testable: C: C diverged in 1 seed.",
+        "Not testable: D: not finished: D, seed 1 (not planned).",
+    ]
 
 
 def test_a_control_that_beats_every_arm():

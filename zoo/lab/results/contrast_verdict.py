@@ -31,7 +31,7 @@ from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.testability import why_not_testable
+from zoo.lab.results.testability import Reason, why_not_testable
 from zoo.lab.results.tuning_grid import why_not_tuned
 from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_difference
 
@@ -86,7 +86,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     if reason := unknown or _why_incomparable(sweep, contrast, a, b):
         notes.append(reason)
     elif reason := why_not_testable(sweep, contrast):
-        notes, outcome = [*notes, reason], "not testable"
+        notes, outcome = [*notes, str(reason)], "not testable"
     else:
         outcome, refuting, reasons = _decide_pairs(sweep, contrast, a, b, difference)
         notes += reasons
@@ -124,18 +124,17 @@ def contrast_level(sweep: SweepResults, contrast: Contrast) -> float:
     return sweep.alpha * (2 if contrast.rule in ("non_inferiority", "equivalence") else 1)
 
 
-def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> str:
-    """Returns why the difference of two arms answers no question about them, in words; empty if it
-    can.
+def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> Reason | None:
+    """Returns why the difference of two arms answers no question about them; None if it can.
 
     Reasons: they are scored differently, runs are missing, no interval can contain the values, or no
     rule about them is testable.
     """
     if contrast.a.metric == sweep.metric and (reasons := why_not_ranked(sweep.warnings, sweep.metric)):
-        return f"the arms {' and '.join(reasons)}"
+        return Reason(f"the arms {' and '.join(reasons)}")
     a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
     if reason := _unknown_metric(sweep, contrast) or _why_incomparable(sweep, contrast, a, b):
-        return reason
+        return Reason(reason)
     infinite = [
         f"{sweep.arm(side.arm).label} {why} in {count(len(seeds), 'seed')}"
         for side, values in ((contrast.a, a), (contrast.b, b))
@@ -146,7 +145,9 @@ def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> str:
         for arm in (contrast.a.arm, contrast.b.arm)
         if (why := why_not_tuned(sweep.tuning, arm))
     ]
-    return "; ".join([*infinite, *untuned]) or why_not_testable(sweep, contrast) or ""
+    if reasons := [*infinite, *untuned]:
+        return Reason("; ".join(reasons))
+    return why_not_testable(sweep, contrast)
 
 
 def outcome_text(outcome: ContrastVerdict, unit_of: Callable[[str], str] = unit_suffix) -> str:

@@ -2,7 +2,6 @@
 sweep.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,10 +10,9 @@ from zoo.lab.results.baseline_differences import against_baseline, baseline_diff
 from zoo.lab.results.contrast_verdict import why_no_interval, why_not_comparable
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
+from zoo.lab.results.testability import Reason
 from zoo.lab.statistics.paired import PairedDifference, holm
 
-# The values of arms at the end of a reason, as " (pre: 2.1; post: diverged)".
-_VALUES = re.compile(r" \((?:[^;]+: (?:[\d.,e+−-]+|diverged)(?:; |(?=\)$)))+\)$")
 # Each of so many arms is compared with each other one; with more, all with one baseline.
 MAX_BASELINES = 16
 
@@ -28,7 +26,7 @@ class ArmDifference:
         p_holm: p of the difference, corrected for the number of arms (Holm 1979); NaN without an
             interval.
         effect: the difference in other units.
-        why_not_testable: why it answers no question about the arms; empty if it can.
+        reason: why it answers no question about the arms; None if it can.
     """
 
     arm: Arm
@@ -36,12 +34,17 @@ class ArmDifference:
     difference: PairedDifference
     p_holm: float
     effect: ArmEffect
-    why_not_testable: str
+    reason: Reason | None
 
     @property
     def testable(self) -> str:
         """ "yes" or "no"."""
-        return "no" if self.why_not_testable else "yes"
+        return "no" if self.reason else "yes"
+
+    @property
+    def why_not_testable(self) -> str:
+        """The reason in words, with the values of the arms; empty without one."""
+        return str(self.reason or "")
 
 
 def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
@@ -55,10 +58,15 @@ def arm_differences(sweep: SweepResults) -> list[ArmDifference]:
             difference,
             p,
             effects[name],
-            why_not_comparable(sweep, against_baseline(sweep, name, baseline.name)) or why_no_interval(difference),
+            why_not_comparable(sweep, against_baseline(sweep, name, baseline.name)) or _why_no_interval(difference),
         )
         for (name, difference), p in zip(found.items(), corrected, strict=True)
     ]
+
+
+def _why_no_interval(difference: PairedDifference) -> Reason | None:
+    why = why_no_interval(difference)
+    return Reason(why) if why else None
 
 
 def reasons(found: Iterable[ArmDifference]) -> list[str]:
@@ -67,9 +75,9 @@ def reasons(found: Iterable[ArmDifference]) -> list[str]:
     """
     arms: dict[str, list[str]] = {}
     for one in found:
-        if one.why_not_testable:
+        if one.reason:
             # The values of the arms are in the tables, and would tell equal reasons apart.
-            arms.setdefault(_VALUES.sub("", one.why_not_testable), []).append(one.arm.label)
+            arms.setdefault(one.reason.cause, []).append(one.arm.label)
     return [f"Not testable: {', '.join(labels)}: {reason}." for reason, labels in arms.items()]
 
 

@@ -15,6 +15,7 @@ difference.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from zoo.data.sources.synthetic import PROBE_DOCUMENTS
 from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
@@ -31,7 +32,23 @@ CEILING = 0.02
 _EQUAL = 1e-9
 
 
-def why_not_testable(sweep: SweepResults, contrast: Contrast) -> str | None:
+@dataclass(frozen=True)
+class Reason:
+    """Why runs cannot answer a question.
+
+    Attributes:
+        cause: in words.
+        values: what each arm reached, as "pre: 2.1; post: diverged"; empty if the cause says it.
+    """
+
+    cause: str
+    values: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause} ({self.values})" if self.values else self.cause
+
+
+def why_not_testable(sweep: SweepResults, contrast: Contrast) -> Reason | None:
     """Returns why a contrast's rule cannot be judged, with numbers; None if it can.
 
     Args:
@@ -49,7 +66,7 @@ def why_not_testable(sweep: SweepResults, contrast: Contrast) -> str | None:
     )
 
 
-def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) -> str | None:
+def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) -> Reason | None:
     if not hardware:
         return None
     devices = [
@@ -63,10 +80,11 @@ def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) 
     found = [str(device.get("platform") or device.get("kind") or "").lower() for device in devices]
     if found and all(any(name in each for name in HARDWARE.get(hardware, ())) for each in found):
         return None
-    return f"the claim is about a {hardware}, and the runs were trained on {', '.join(dict.fromkeys(names)) or 'none'}"
+    trained_on = ", ".join(dict.fromkeys(names)) or "none"
+    return Reason(f"the claim is about a {hardware}, and the runs were trained on {trained_on}")
 
 
-def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> str | None:
+def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> Reason | None:
     """Returns a reason if both sides have a floor, and neither beats it."""
     sides = []
     for side in (contrast.a, contrast.b):
@@ -81,7 +99,7 @@ def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> str
             return None
         sides.append((sweep.arm(side.arm).label, reached, best, floors[best], metric))
     arms = dict.fromkeys(f"{label}: {_shown(reached)}" for label, reached, *_ in sides)
-    return f"no arm beats {_floors_text(sweep, [side[2:] for side in sides])} ({'; '.join(arms)})"
+    return Reason(f"no arm beats {_floors_text(sweep, [side[2:] for side in sides])}", "; ".join(arms))
 
 
 def _floors_text(sweep: SweepResults, floors: Iterable[tuple[str, float, str]]) -> str:
@@ -123,7 +141,7 @@ def _sampling_error(metric: str, share: float) -> float:
     return 1.96 * math.sqrt(share * (1 - share) / PROBE_DOCUMENTS) if is_measure(metric) else 0.0
 
 
-def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping[str, str]) -> str | None:
+def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping[str, str]) -> Reason | None:
     levels = sweep.arm(contrast.a.arm).factors | dict(control)
     arm = next((arm for arm in sweep.arms if arm.factors == levels), None)
     if arm is None or arm.name in (contrast.a.arm, contrast.b.arm) or contrast.a.metric != contrast.b.metric:
@@ -136,10 +154,10 @@ def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping
         f"{sweep.arm(side.arm).label}: {_shown(value)}"
         for side, value in zip((contrast.a, contrast.b), sides, strict=True)
     )
-    return f"the control {arm.label} ends at {_shown(reached)}, better than every arm compared ({others})"
+    return Reason(f"the control {arm.label} ends at {_shown(reached)}, better than every arm compared", others)
 
 
-def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> str | None:
+def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> Reason | None:
     ends = []
     for side in (contrast.a, contrast.b):
         floors = (sweep.floors or {}).get(side.arm)
@@ -152,10 +170,11 @@ def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> str | None:
     (first, a, left_a), (second, b, left_b) = ends
     name = base_name(contrast.a.metric)
     if higher_is_better(contrast.a.metric) and max(left_a, left_b) <= CEILING:
-        return f"both arms are within {CEILING:g} of the highest {name} ({first}: {_shown(a)}; {second}: {_shown(b)})"
+        values = f"{first}: {_shown(a)}; {second}: {_shown(b)}"
+        return Reason(f"both arms are within {CEILING:g} of the highest {name}", values)
     if contrast.rule == "superiority" and contrast.margin >= left_b:
         unit = sweep.unit(contrast.a.metric)
-        return (
+        return Reason(
             f"the rule demands a difference of more than {contrast.margin:g}{unit}, and {second} at {_shown(b)} is "
             f"within {_shown(left_b)}{unit} of the best possible {name}"
         )
