@@ -102,7 +102,7 @@ def test_a_dry_run_shows_what_the_seeds_find(zoo, folder, noise):
     assert planned["arms"][0]["parameters"] == stored["arms"][0]["parameters"]
     assert {"steps", "tokens", "optimizer", "data", "evaluation"} <= planned["arms"][0].keys()
     assert "--json needs --dry-run" in zoo("norms.py", "--json")[2]
-    out = zoo("norms.py", "--seeds", "4", "--dry-run", "--noise-from", "runs/norms")[1]
+    out = zoo("norms.py", "--seeds", "4", "--dry-run", "--noise-from", "runs/norms", "--output", "runs/more")[1]
     assert "with 4 seeds and noise of 0." in out
     assert "nats (SD of paired differences, the arms and seeds of norms), a difference of " in out
     assert "--noise-from runs/none" in zoo("norms.py", "--dry-run", "--noise-from", "runs/none")[2]
@@ -179,6 +179,32 @@ def test_changed_contrasts_and_seeds_are_reported(zoo, folder):
     assert "margin was 0.1, is 3.0" in changed[0]
     assert zoo("norms.py", "--seeds", "1")[0] == 0
     assert [line for line in warnings() if "after runs had finished" in line] == changed
+
+
+def test_seeds_that_are_added_to_a_sweep_without_rules_are_reported(zoo, folder):
+    path = folder / "norms.py"
+    path.write_text(path.read_text().replace("(size=size)", "(size=size, claim=None, contrasts=())"))
+    for seeds in ("2", "3"):
+        assert zoo("norms.py", "--seeds", seeds)[0] == 0
+    warnings = json.loads((folder / "runs/norms/experiment.json").read_text())["warnings"]
+    assert "seeds changed after runs had finished; added: 2, for which no interval allows" in warnings
+
+
+def test_noise_is_that_of_earlier_sweeps_and_named_before_the_runs(zoo, folder, noise):
+    assert zoo("norms.py", "--seeds", "2", "--output", "runs/earlier")[0] == 0
+    assert zoo("norms.py", "--seeds", "3", "--noise-from", "runs/earlier")[0] == 0
+    record = folder / "runs/norms/experiment.json"
+    assert not [line for line in json.loads(record.read_text())["warnings"] if "changed after" in line]
+    for inside in ("runs/norms", "runs/../runs/norms"):
+        code, _, err = zoo("norms.py", "--seeds", "3", "--noise-from", inside)
+        assert code == 2
+        assert "is told by runs of other sweeps" in err
+    assert zoo("norms.py", "--seeds", "3")[0] == 0
+    assert (
+        "noise changed after runs had finished; before: the arms and seeds of earlier; now: no earlier sweep"
+        in json.loads(record.read_text())["warnings"]
+    )
+    assert zoo("norms.py", "--seeds", "3", "--noise-from", "runs/norms", "--fresh", "--dry-run")[0] == 0
 
 
 def test_replaced_seeds_are_reported(zoo, folder):

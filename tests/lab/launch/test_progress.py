@@ -114,6 +114,18 @@ def test_remaining_time_of_a_sweep(tmp_path, runs):
     assert sweep.remaining(4) == pytest.approx(2 + 7 + 11 + 11)
 
 
+def test_no_time_remains_to_be_told_after_a_stop(tmp_path, runs):
+    sweep = SweepProgress(tmp_path, runs, runs[:1], workers=1, metric="eval/loss")
+    sweep.start(runs[0], 0)
+    write_steps(tmp_path, runs[0], 10)
+    sweep.refresh(3)
+    write_steps(tmp_path, runs[0], 20)
+    sweep.refresh(4)
+    assert sweep.remaining(4) == pytest.approx(2)
+    sweep.end(runs[0], 5, final=False)
+    assert sweep.remaining(5) is None
+
+
 def test_remaining_time_with_two_workers(tmp_path, runs):
     sweep = SweepProgress(tmp_path, runs, runs, workers=2, metric="eval/loss")
     for run in runs[:2]:

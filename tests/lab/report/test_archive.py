@@ -296,12 +296,14 @@ def test_all_links_of_an_archive_exist(writer, monkeypatch, capsys):
     assert "* 2026-01-02: as expected" in page
 
 
-def test_results_of_uncommitted_code_are_refused_or_marked(writer, monkeypatch, capsys):
+@pytest.mark.parametrize("resumed", [False, True])
+def test_results_of_uncommitted_code_are_refused_or_marked(writer, monkeypatch, capsys, resumed):
     monkeypatch.chdir(writer.root)
     sweep = writer.sweep(name="norms")
     for number, meta in enumerate(sorted(sweep.glob("*/meta.json"))):
-        commit = "c" * 40 + "-dirty" * (number == 1)
-        meta.write_text(json.dumps(json.loads(meta.read_text()) | {"commit": commit}))
+        commit = {"commit": "c" * 40 + "-dirty" * (number == 1)}
+        code = {"commit": "c" * 40, "resumed": [commit]} if resumed else commit
+        meta.write_text(json.dumps(json.loads(meta.read_text()) | code))
     assert main(["results", str(sweep)]) == 2
     error = capsys.readouterr().err
     assert f"1 of 12 runs were trained by uncommitted code ({'c' * 40}-dirty)" in error

@@ -10,6 +10,7 @@ import pytest
 from tests.lab.report.lab_reports import write_comparison, write_report
 from tests.support.full_disk import ERROR_MESSAGE, file_size_limit
 from zoo.errors import ConfigError, ZooError
+from zoo.lab.report.about import about
 from zoo.lab.report.html_page import embed_json
 from zoo.lab.results.caveats import sweep_caveats
 from zoo.lab.results.sweep_results import load_sweep
@@ -233,6 +234,32 @@ def test_unequal_conditions_are_caveats(writer):
         "runs of the arm norm=post+warm-up=0 differ in fields other than the seed: model.dim",
         "post-0-2: 1 line of metrics.jsonl could not be read and were skipped",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"commit": None}, "commits"),
+        ({"commit": "a" * 40 + "-dirty"}, "commits"),
+        ({"zoo": "0.0.1"}, "versions of zoo"),
+        ({"processor": "another"}, "processors"),
+    ],
+)
+def test_programs_that_resumed_a_run_are_part_of_its_conditions(writer, changes, words):
+    folder = writer.sweep(name="norms")
+    start = {"commit": "a" * 40, "zoo": "0.2.0", "processor": "EPYC"}
+    for path in folder.glob("*/meta.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | start | {"resumed": [start]}))
+    assert sweep_caveats(load_sweep(folder)) == []
+    path = folder / "pre-0-0" / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"resumed": [start, start | changes]}))
+    sweep = load_sweep(folder)
+    assert sweep_caveats(sweep) == [
+        f"the runs used different {words}: their results may differ for reasons other than the arms"
+    ]
+    shown = dict(about(sweep))
+    assert ("with uncommitted changes" in shown["commit"]) == str(changes.get("commit")).endswith("-dirty")
+    assert shown["zoo"] == "; ".join(dict.fromkeys(["0.2.0", changes.get("zoo", "0.2.0")]))
 
 
 def test_runs_that_were_trained_longer_are_a_caveat(writer):

@@ -9,7 +9,7 @@ from pathlib import Path
 from zoo.cli.start_argument import start_argument
 from zoo.cli.sweeps import launch_options, run_options
 from zoo.cli.sweeps.reproduction import reproduction_command
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, listed
 
 DESCRIPTION = """Runs an experiment: trains every combination of its factors with every seed, judges the contrasts,
 and writes DIR/report.html. Finished runs are skipped and unfinished ones continued, so the same command resumes a
@@ -86,12 +86,19 @@ def run(args: argparse.Namespace) -> int:
         slurm=launch_options.slurm_options(args) if args.slurm else None,
         tasks=launch_options.task_options(args),
         runs_from=args.runs_from,
+        baseline=args.baseline,
         words=args.words,
     )
+    _check_noise_from(args, options.folder)
     console = make_console(quiet=args.json)
     show_plan = functools.partial(_show_resources, args.devices, args.device) if args.devices else None
     show_plan = _print_json if args.json else show_plan
-    workflow = SweepWorkflow(options, console, lambda folder: _report(folder, console, args.baseline), show_plan)
+
+    def report(folder: Path) -> None:
+        # A sweep of tuning has other arms.
+        _report(folder, console, args.baseline if folder == options.folder else None)
+
+    workflow = SweepWorkflow(options, console, report, show_plan)
     try:
         return workflow.run(experiment)
     except ConfigError as error:
@@ -102,6 +109,17 @@ def run(args: argparse.Namespace) -> int:
             hint = "fields that need each other are one feature: name them in a file, --groups FILE"
             raise ConfigError([*error.problems, hint]) from None
         raise with_named_arms(error, args) from None
+
+
+def _check_noise_from(args: argparse.Namespace, folder: Path) -> None:
+    """Refuses the sweep itself as one that tells its noise, unless it is archived first."""
+    own = folder.resolve()
+    inside = [str(each) for each in args.noise_from or () if own in (each.resolve(), *each.resolve().parents)]
+    if inside and not args.fresh:
+        raise ConfigError(
+            f"--noise-from {listed(inside, 3)}: the noise of a sweep's differences is told by runs of other sweeps, "
+            f"which were there before it; these are in {folder} itself"
+        )
 
 
 def _print_json(plan, states, folder: Path) -> None:

@@ -79,6 +79,7 @@ class SweepProgress:
         self.running: dict[str, RunProgress] = {}
         self._measured: list[tuple[float, float]] = []
         self._startups: list[float] = []
+        self._stopped = False
 
     def start(self, run: PlannedRun, now: float) -> None:
         """Records that an attempt at a run has started."""
@@ -91,7 +92,7 @@ class SweepProgress:
         self.pending.insert(0, run)
 
     def end(self, run: PlannedRun, now: float, final: bool = True) -> RunProgress:
-        """Records that a run has ended or, unless `final`, was stopped before its end."""
+        """Records that a run has ended or, unless `final`, was stopped together with the sweep."""
         # A run that could not be started is not among the active ones.
         progress = self.running.pop(run.folder, None) or RunProgress(run, self.folder / run.folder, self.metric, now)
         self.pending = [other for other in self.pending if other is not run]
@@ -105,6 +106,7 @@ class SweepProgress:
             # It trained and ended between two refreshes: startup and steps cannot be separated.
             self._measured.append((training_flops(run, progress.tail.step), now - progress.started))
         self.ended += final
+        self._stopped |= not final
         return progress
 
     def refresh(self, now: float) -> None:
@@ -129,13 +131,13 @@ class SweepProgress:
         )
 
     def remaining(self, now: float) -> float | None:
-        """Returns the seconds until the sweep ends; None if nothing is known yet.
+        """Returns the seconds until the sweep ends; None if nothing is known yet or it was stopped.
 
         Assumes that every free worker takes the next run.
         """
         pace, startup = self.pace()
         free = [progress.remaining(now, pace, startup) for progress in self.running.values()]
-        if None in free or (self.pending and pace is None):
+        if self._stopped or None in free or (self.pending and pace is None):
             return None
         ends = sorted(free) or [0.0]
         workers = free + [0.0] * (self.workers - len(free))

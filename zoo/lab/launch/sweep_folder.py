@@ -3,7 +3,7 @@
 import datetime
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,18 @@ from zoo.lab.declarations import POST_HOC, TUNING_FOLDER
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.schema import as_list, parse_looks, restore_prerequisite_names
+from zoo.lab.results.noise import is_named, source_of
+from zoo.lab.results.schema import as_dict, as_list, parse_looks, restore_prerequisite_names
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
 from zoo.training.records.record_faults import config_edit
 from zoo.training.records.run_folder import FolderState, RunFolder
 from zoo.training.runtime.folder_lock import is_held
+
+# The entries of a plan's record that say how its runs are analysed, and the entry of the record of
+# tuning that keeps them.
+ANALYSIS = ("metric", "claim", "contrasts", "seeds", "looks", "noise")
+STATED = "stated"
 
 
 def read_folder(folder: Path) -> RunFolder:
@@ -173,18 +179,39 @@ def _with_steps(found: config.ResolvedConfig, steps: int) -> config.ResolvedConf
     return config.resolve(config.override(found, {"training.steps": steps}))
 
 
+def stated_analysis(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how a sweep will be analysed, from its plan's record, for the record of its tuning: the
+    runs of tuning compare the arms before the sweep has a record.
+    """
+    names = [{"name": arm["name"]} for arm in record["arms"]]
+    return {name: record[name] for name in ANALYSIS if name in record} | {"arms": names, "warnings": []}
+
+
 def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Returns a plan's record with permanent warnings about post-hoc changes of the analysis.
 
-    Metric, contrasts and claim must be stated before the runs. Seeds that are left out, or added
-    after a verdict, are a choice too.
+    Metric, contrasts, claim and noise must be stated before the runs, those of tuning too. Seeds that
+    are left out, or added after a verdict, are a choice too.
 
     Args:
         folder: the sweep's folder, with the record of the previous plan.
         record: record of the new plan (`Plan.record`).
     """
-    if not (before := read_object_or_empty(folder / "experiment.json")):
-        return record
+    before = read_object_or_empty(folder / "experiment.json")
+    if STATED in record and (stated := as_dict(before.get(STATED))):
+        record = record | {STATED: _with_warnings(folder, stated | {"runs": before.get("runs")}, record[STATED])}
+    if not before:
+        tuning = read_object_or_empty(folder / TUNING_FOLDER / "experiment.json")
+        before = as_dict(tuning.get(STATED))
+        runs = [run for run in as_list(tuning.get("runs")) if isinstance(run, dict)]
+        before |= {"runs": [run | {"folder": f"{TUNING_FOLDER}/{run.get('folder')}"} for run in runs]} if before else {}
+    return _with_warnings(folder, before, record) if before else record
+
+
+def _with_warnings(folder: Path, before: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """Returns a record with the warnings of the one before it, and with those about their differences
+    if runs of that one have finished.
+    """
     if before.get("looks") and not record.get("looks"):
         # Intervals that were widened for several looks stay so. The record names no command, as no
         # single one produces this sweep.
@@ -202,6 +229,12 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
         for key in ("metric", "claim")
         if before.get(key) != record[key]
     ]
+    noise = [as_dict(plan.get("noise")) for plan in (before, record)]
+    if noise[0] != noise[1] and any(map(is_named, noise)):
+        was, now = (
+            listed(dict.fromkeys(source_of(one) for one in each.values()), 3) or "no earlier sweep" for each in noise
+        )
+        warnings.append(f"noise {POST_HOC}; before: {was}; now: {now}")
     warnings += _contrast_changes(*(as_list(plan.get("contrasts")) for plan in (before, record)))
     for key, names in (("seeds", record["seeds"]), ("arms", [arm["name"] for arm in record["arms"]])):
         given = [arm.get("name") if isinstance(arm, dict) else arm for arm in as_list(before.get(key))]
@@ -209,8 +242,9 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
     added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
     seeds, looks = ", ".join(map(str, added)), record.get("looks")
-    if record["contrasts"] and added and not looks:
-        warnings.append(f"seeds {POST_HOC}; added: {seeds}, which only --until-decided allows for")
+    if added and not looks:
+        only = "which only --until-decided allows for" if record["contrasts"] else "for which no interval allows"
+        warnings.append(f"seeds {POST_HOC}; added: {seeds}, {only}")
     elif added and before.get("looks") == looks and len(record["seeds"]) > _last_look(looks):
         warnings.append(f"seeds {POST_HOC}; added after the last planned look: {seeds}")
     elif before.get("looks") != looks:

@@ -27,6 +27,7 @@ class SweepOptions:
         tasks: hands runs to Ray, or writes them for another scheduler; None for processes on this
             machine, or jobs of SLURM.
         runs_from: other sweeps, whose finished runs are taken where they are equal to planned ones.
+        baseline: name of the arm that reports compare the others with; None for the first.
         words: words after `zoo` of the command that goes on after jobs of SLURM.
     """
 
@@ -40,4 +41,5 @@ class SweepOptions:
     slurm: SlurmOptions | None = None
     tasks: TaskOptions | None = None
     runs_from: Sequence[Path] = ()
+    baseline: str | None = None
     words: Sequence[str] = ()

@@ -5,6 +5,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -29,11 +30,13 @@ from zoo.lab.launch.preparation import (
 from zoo.lab.launch.progress import training_flops
 from zoo.lab.launch.slurm_queue import SubmittedJob, queued_continuations
 from zoo.lab.launch.sweep_folder import (
+    STATED,
     carry_forward_warnings,
     check_sweep_folder,
     find_conflicts,
     read_folder,
     read_planned_state,
+    stated_analysis,
     untuned_runs,
 )
 from zoo.lab.launch.sweep_lock import SweepLock
@@ -53,9 +56,9 @@ from zoo.lab.planning.tuning import (
 )
 from zoo.lab.planning.tuning_search import Losses, search_state
 from zoo.lab.results.interim import extend_seeds, plan_interim_looks, seeds_so_far
-from zoo.lab.results.schema import parse_noise
+from zoo.lab.results.schema import find_arm, parse_arms, parse_noise
 from zoo.lab.results.sweep_results import load_sweep
-from zoo.lab.results.tuning_grid import tuned_text, tuned_value, tuning_losses
+from zoo.lab.results.tuning_grid import tuned_text, tuned_value, tuning_losses, why_other_tuning
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import SequentialDesign
 from zoo.training.records.run_folder import FolderState
@@ -100,7 +103,7 @@ class SweepWorkflow:
         """Returns the exit code; None if runs were handed to a scheduler that has not ended them."""
         design = self._plan_looks(experiment) if self._options.max_seeds else None
         if experiment.tune and not (experiment.tuned_at or experiment.archived_tuning):
-            code, experiment = self._tune(experiment, design.max_seeds if design else 0)
+            code, experiment = self._tune(experiment, design)
             if code or experiment is None:
                 return code
         if design:
@@ -123,7 +126,7 @@ class SweepWorkflow:
         dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, design.max_seeds))
         return design
 
-    def _tune(self, experiment: Experiment, max_seeds: int) -> tuple[int | None, Experiment | None]:
+    def _tune(self, experiment: Experiment, design: SequentialDesign | None) -> tuple[int | None, Experiment | None]:
         """Tunes the arms; returns (exit code, the experiment with the tuned values).
 
         The arms are checked first, with the base config's value of the tuned field. A dry run shows
@@ -131,9 +134,11 @@ class SweepWorkflow:
         is None while a scheduler has the tuning runs.
         """
         options, folder = self._options, self._options.folder
-        all_seeds = extend_seeds(experiment.seeds, max_seeds)
+        all_seeds = extend_seeds(experiment.seeds, design.max_seeds if design else 0)
         plan = self._plan(dataclasses.replace(experiment, seeds=all_seeds), folder)
         self._check_folder(folder, plan)
+        analysed = dataclasses.replace(experiment, looks=design.levels if design else experiment.looks)
+        stated = stated_analysis(dataclasses.replace(plan, experiment=analysed).record())
         if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
         if problems := self._executor.problems(plan):
@@ -145,7 +150,7 @@ class SweepWorkflow:
         for line in cost_lines(experiment):
             self._say(line)
         for tune in experiment.tunings:
-            code, found = self._tune_number(experiment, tune)
+            code, found = self._tune_number(experiment, tune, stated)
             if code or found is None:
                 return code, found
             if found is experiment:  # A dry run, and the values are not known yet.
@@ -153,34 +158,57 @@ class SweepWorkflow:
             experiment = found
         return 0, experiment
 
-    def _tune_number(self, experiment: Experiment, tune: Tune) -> tuple[int | None, Experiment | None]:
+    def _tune_number(
+        self, experiment: Experiment, tune: Tune, stated: Mapping[str, Any]
+    ) -> tuple[int | None, Experiment | None]:
         """Tunes one number in every arm, in rounds: each trains the next trials of every arm.
 
-        Returns what `_tune` returns.
+        Args:
+            stated: how the sweep will be analysed, which the record of its tuning keeps.
+
+        Returns:
+            What `_tune` returns.
         """
         options = self._options
         folder = options.folder / tuning_folder(experiment, tune)
         losses: dict[str, Losses] = {arm: {} for arm in arm_names(experiment)}
-        if not self._fresh and (folder / "experiment.json").exists():
-            losses |= tuning_losses(experiment, tune, load_sweep(folder), unfinished=True)
+        exists = not self._fresh and (folder / "experiment.json").exists()
+        if exists:
+            earlier = load_sweep(folder)
+            if other := why_other_tuning(experiment, tune, earlier):
+                raise ConfigError([f"{folder} was tuned otherwise: {other}", _other_folder_hint(options.folder)])
+            found = tuning_losses(experiment, tune, earlier, unfinished=True)
+            losses |= {arm: by_value for arm, by_value in found.items() if arm in losses}
+        checked = not exists
         while True:
             states = {arm: search_state(tune, losses[arm]) for arm in losses}
-            trials = planned_trials(tune, losses, states)
-            if not any(state.trials for state in states.values()):
+            trying = tuning_experiment(experiment, tune, planned_trials(tune, losses, states))
+            more = any(state.trials for state in states.values())
+            if not more and (checked or not self._check_tuned(trying, folder)):
                 break
-            trying = tuning_experiment(experiment, tune, trials)
-            code = self._run_sweep(trying, folder, parent=options.folder, continues=True)
+            code = self._run_sweep(trying, folder, parent=options.folder, continues=True, stated=stated)
             if code is None or code:
                 return code, None if code is None else experiment
             if options.dry_run:
                 return 0, experiment
-            losses |= tuning_losses(experiment, tune, load_sweep(folder))
+            found = tuning_losses(experiment, tune, load_sweep(folder))
+            losses, checked = {arm: found[arm] for arm in losses}, True
         curves = {arm: state.curve for arm, state in states.items()}
         values = {arm: tuned_value(tune, losses[arm], curve) for arm, curve in curves.items()}
         if not options.dry_run:
             for arm, curve in curves.items():
                 self._say(f"{arm}: {tuned_text(tune, values[arm], curve)}")
         return 0, with_tuned_value(experiment, tune, values, curves)
+
+    def _check_tuned(self, trying: Experiment, folder: Path) -> bool:
+        """Checks that the runs of a finished search are those of this plan and of its data; returns
+        whether some are to be trained longer.
+        """
+        plan = self._plan(trying, folder)
+        if conflicts := find_conflicts(folder, plan.in_order):
+            raise ConfigError([*conflicts, _other_folder_hint(self._options.folder)])
+        load_data(plan, folder, self._options.dry_run)
+        return bool(plan.pending(lambda run: read_planned_state(folder, run).finished))
 
     def _run_until_decided(self, experiment: Experiment, design: SequentialDesign) -> int | None:
         """Runs the sweep and judges it; adds seeds while the verdict is undecided. Returns what `_run`
@@ -200,12 +228,18 @@ class SweepWorkflow:
             experiment = dataclasses.replace(experiment, seeds=extend_seeds(experiment.seeds, following))
 
     def _run_sweep(
-        self, experiment: Experiment, folder: Path, parent: Path | None = None, continues: bool = False
+        self,
+        experiment: Experiment,
+        folder: Path,
+        parent: Path | None = None,
+        continues: bool = False,
+        stated: Mapping[str, Any] | None = None,
     ) -> int | None:
         """Runs the experiment in `folder`; also holds the lock of `parent`, if given.
 
         Args:
             continues: the command goes on after the runs: with the arms, further seeds or the report.
+            stated: of the tuning of a sweep, how that sweep will be analysed.
 
         Returns:
             What `_run` returns.
@@ -243,7 +277,7 @@ class SweepWorkflow:
             if problems := find_conflicts(folder, plan.in_order):
                 raise ConfigError(problems)
             taken = self._equal_runs.take(plan.in_order, folder)
-            pending = self._begin(plan, folder, taken)
+            pending = self._begin(plan, folder, taken, stated)
             # Tuning runs are ranked, and no rule judges them.
             waits = parent is None and write_floors(plan, folder, datasets, self._say)
             ended, stopped = {}, False
@@ -267,6 +301,8 @@ class SweepWorkflow:
             error.problems += related_run_problems(error.configs.items())
             error.problems += data_problems(error.configs.values(), error.problems)
             raise
+        if self._options.baseline is not None and folder == self._options.folder:
+            find_arm(parse_arms(plan.record()["arms"], "plan", []), self._options.baseline)
         return plan if self._fresh else plan.in_folder(folder)
 
     def _new_configs(self, plan: Plan, folder: Path) -> list[tuple[str, ResolvedConfig]]:
@@ -274,7 +310,9 @@ class SweepWorkflow:
         new = [run for run in plan.in_order if self._fresh or read_planned_state(folder, run).name == "new"]
         return [(run.arm.name, run.config) for run in new]
 
-    def _begin(self, plan: Plan, folder: Path, taken: Mapping[str, Path]) -> list[PlannedRun]:
+    def _begin(
+        self, plan: Plan, folder: Path, taken: Mapping[str, Path], stated: Mapping[str, Any] | None
+    ) -> list[PlannedRun]:
         """Shows the plan and writes experiment.json; returns the runs that are left."""
         states = {run.folder: read_planned_state(folder, run) for run in plan.in_order}
         print_plan(self._console, plan, states)
@@ -286,7 +324,7 @@ class SweepWorkflow:
             from zoo.models.kind_facts import store_facts
 
             store_facts(folder, plan.plugins)
-        record = plan.record() | {"command": self._options.command}
+        record = plan.record() | {"command": self._options.command} | ({STATED: stated} if stated else {})
         write_json(folder / "experiment.json", carry_forward_warnings(folder, record))
         pending = plan.pending(lambda run: states[run.folder].finished)
         self._show_taken(plan, taken, "taken", bool(pending))

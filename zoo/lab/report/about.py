@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from zoo.lab.formatting import count
 from zoo.lab.report.html_tables import Cell, escape, facts_table, table
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import as_dict
+from zoo.lab.results.schema import as_dict, starts
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.terminal import shell_line
 
@@ -34,8 +34,8 @@ def about(sweep: SweepResults) -> Iterator[tuple[str, str]]:
         yield "date", _period(dates[0], dates[-1])
     seconds = sum(run.seconds or 0.0 for run in runs)
     yield "training", f"{duration(seconds)} in {count(len(runs), 'run')}"
-    for name, text in (("machine", _machine), ("zoo", _version), ("commit", _commit)):
-        if found := _distinct(map(text, runs)):
+    for name, text in (("machine", _machine), ("zoo", _version), ("commit", commit_text)):
+        if found := _distinct(text(start) for run in runs for start in starts(run.meta)):
             yield name, "; ".join(found)
     if sweep.command:
         yield "command", shell_line(sweep.command)
@@ -89,26 +89,22 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _machine(run: RunRecord) -> str:
-    device = as_dict(run.meta.get("device"))
+def _machine(start: Mapping[str, object]) -> str:
+    device = as_dict(start.get("device"))
     if "kind" not in device:
         return ""
-    processor = run.meta.get("processor")
+    processor = start.get("processor")
     shown = f"{device.get('count', 1)} × {device['kind']}"
     return f"{shown} ({processor})" if isinstance(processor, str) and processor else shown
 
 
-def _version(run: RunRecord) -> str:
-    version = run.meta.get("zoo")
+def _version(start: Mapping[str, object]) -> str:
+    version = start.get("zoo")
     return version if isinstance(version, str) else ""
 
 
-def _commit(run: RunRecord) -> str:
-    return commit_text(run.meta)
-
-
 def commit_text(meta: Mapping[str, object]) -> str:
-    """Returns the commit of a run and whether all of its code is in it; empty if it is not
+    """Returns the commit of a program and whether all of its code is in it; empty if it is not
     recorded.
     """
     commit = meta.get("commit")

@@ -10,7 +10,7 @@ from zoo.lab.formatting import count
 from zoo.lab.planning.evaluations import several_fields
 from zoo.lab.results.instability import instability_caveats
 from zoo.lab.results.run_records import data_fingerprints, differing_keys
-from zoo.lab.results.schema import as_list, as_text, mix_kernels, numerics
+from zoo.lab.results.schema import as_list, as_text, mix_kernels, numerics, starts
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.testability import testability_notes
 from zoo.lab.results.token_caveats import token_caveats
@@ -18,11 +18,12 @@ from zoo.lab.results.tuned_metric import judged_by_another_metric
 from zoo.lab.results.tuning_misfit import sweep_misfits
 from zoo.training.records.extension import recorded_extensions
 
-# Entries of meta.json that should be the same in all runs of a comparison.
+# Entries of meta.json, and of each of its "resumed", that should be the same in all runs.
 SHARED = {
     "versions": "software versions",
     "device": "devices",
     "processor": "processors",
+    "zoo": "versions of zoo",
     "commit": "commits",
     "data": "data",
 }
@@ -62,11 +63,12 @@ def sweep_caveats(sweep: SweepResults) -> list[str]:
             f"{listed([f'{run.folder.name} ({run.state})' for run in undone], 6)}"
         )
     described = [run for run in sweep.runs if run.meta]
+    programs = [start for run in described for start in starts(run.meta)]
     found += [
         f"the runs used different {words}: their results may differ for reasons other than the arms"
         for key, words in SHARED.items()
-        # Older runs did not record all of it.
-        if len({_fingerprint(key, run.meta[key]) for run in described if run.meta.get(key) is not None}) > 1
+        # Older runs did not record all of it. Code outside of a repository has the commit None.
+        if len({_fingerprint(key, start[key]) for start in programs if key in start}) > 1
     ]
     found += _tuned_on_other_data(sweep)
     found += token_caveats(described)

@@ -1,13 +1,13 @@
 """Parses the arms, contrasts and looks in experiment.json."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from zoo.errors import did_you_mean
-from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, RULES, Contrast, Side
+from zoo.errors import ConfigError, did_you_mean, listed, shortened
+from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, RULES, Contrast, Side, arm_text
 from zoo.lab.statistics.noise import Noise
 from zoo.training.records.record_faults import SHORT_ROWS, ignores_length_of_rows
 from zoo.training.records.run_folder import recorded_executor
@@ -62,6 +62,22 @@ def factor_labels(arms: list[dict[str, str]], names: list[str]) -> list[str]:
     return labels if len(set(labels)) == len(labels) and all(labels) else names
 
 
+def find_arm(arms: Sequence[Arm], text: str) -> Arm:
+    """Returns the arm that `--baseline` names, as tables, folders or records call it.
+
+    Raises:
+        ConfigError: there is no such arm.
+    """
+    found = [arm for arm in arms if text in (arm.label, arm.name, arm_text(arm.name))]
+    if not found:
+        labels = [arm.label for arm in arms]
+        raise ConfigError(
+            f"--baseline {shortened(text)}: no arm has this name{did_you_mean(text, labels)}; the arms are "
+            f"{listed(labels, 12)}"
+        )
+    return found[0]
+
+
 def as_text(value: Any) -> str:
     """Returns the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
@@ -75,6 +91,13 @@ def as_dict(value: Any) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Returns the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+def starts(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the records of the programs that trained a run, from its meta.json: that of its start,
+    and of each time that it was resumed. None without a record of the start.
+    """
+    return [meta, *filter(None, map(as_dict, as_list(meta.get("resumed"))))] if meta else []
 
 
 def is_inside(folder: Any) -> bool:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from zoo.config import plugins
-from zoo.errors import ConfigError, did_you_mean, listed, shortened
-from zoo.lab.declarations import Contrast, arm_text
+from zoo.errors import ConfigError
+from zoo.lab.declarations import Contrast
 from zoo.lab.floors.record import RunFloors, read_floors
 from zoo.lab.measures import MEASURE_PREFIX, requested_measures
 from zoo.lab.metrics import is_known_metric, unit_suffix
@@ -18,6 +18,7 @@ from zoo.lab.results.schema import (
     as_dict,
     as_text,
     as_words,
+    find_arm,
     is_inside,
     parse_arms,
     parse_contrast,
@@ -88,14 +89,7 @@ class SweepResults:
         Raises:
             ConfigError: there is no such arm.
         """
-        found = [arm for arm in self.arms if text in (arm.label, arm.name, arm_text(arm.name))]
-        if not found:
-            labels = [arm.label for arm in self.arms]
-            raise ConfigError(
-                f"--baseline {shortened(text)}: no arm has this name{did_you_mean(text, labels)}; the arms are "
-                f"{listed(labels, 12)}"
-            )
-        return replace(self, baseline=found[0].name)
+        return replace(self, baseline=find_arm(self.arms, text).name)
 
     @property
     def alpha(self) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from zoo.lab.formatting import count
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.planning.tuning import tuning_factor
 from zoo.lab.planning.tuning_search import Losses, rounded_value
+from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import as_dict, as_list, as_text
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.statistics.paired import PairedDifference, paired_difference
@@ -174,6 +176,26 @@ def _archived_points(tuning: Mapping[str, Any]) -> dict[str, list[GridPoint]]:
         ]
         for arm, by_value in tuning["scores"].items()
     }
+
+
+def trained_runs(sweep: SweepResults) -> list[RunRecord]:
+    """Returns all runs that a sweep rests on: those of its arms, those that these start from, and
+    those of tuning that can be read.
+    """
+    found = [*sweep.prerequisites, *sweep.runs]
+    for entry in tuning_entries(sweep.tuning):
+        with suppress(ConfigError):
+            found += load_sweep(sweep.folder / (as_text(entry.get("folder")) or TUNING_FOLDER)).runs
+    return found
+
+
+def why_other_tuning(experiment: Experiment, tune: Tune, sweep: SweepResults) -> str:
+    """Returns why a tuning sweep does not tune a number for an experiment; empty if it does."""
+    if strange := [arm for arm in sweep.arms if tune.field not in arm.overrides]:
+        return f"it has values of {list(strange[0].factors)[-1]}, and not of {tune.field}"
+    if sweep.metric != experiment.metric:
+        return f"its values were chosen by {sweep.metric}, and not by {experiment.metric}"
+    return ""
 
 
 def tuning_losses(

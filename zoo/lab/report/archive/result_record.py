@@ -21,9 +21,9 @@ from zoo.lab.results.curves import final_values
 from zoo.lab.results.floor_lines import floor_lines
 from zoo.lab.results.notes import read_notes
 from zoo.lab.results.run_records import RunRecord, data_fingerprints
-from zoo.lab.results.schema import as_text
+from zoo.lab.results.schema import as_text, starts
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.tuning_grid import TuningGrid, tuning_entries
+from zoo.lab.results.tuning_grid import TuningGrid, trained_runs, tuning_entries
 from zoo.lab.results.verdict import Verdict
 from zoo.lab.statistics.paired import spread
 
@@ -75,7 +75,7 @@ def result_record(
         "device": meta.get("device"),
         "processor": meta.get("processor"),
         "versions": meta.get("versions"),
-        **commits_record(commits_of(sweep.runs)),
+        **commits_record(commits_of(trained_runs(sweep))),
         "data": data_fingerprints(sweep.runs),
         **{
             name: [strip_paths(value) for value in values]
@@ -168,8 +168,11 @@ def _scores(grid: TuningGrid) -> dict[str, Any]:
 
 
 def commits_of(runs: Iterable[RunRecord]) -> list[str]:
-    """Returns the commits of the code that trained some runs, in alphabetical order."""
-    return sorted({commit for run in runs if (commit := as_text(run.meta.get("commit")))})
+    """Returns the commits of the code that trained some runs, also after they were resumed, in
+    alphabetical order.
+    """
+    records = (start for run in runs for start in starts(run.meta))
+    return sorted({commit for start in records if (commit := as_text(start.get("commit")))})
 
 
 def commits_record(commits: Iterable[str]) -> dict[str, Any]:

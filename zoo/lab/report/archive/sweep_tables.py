@@ -43,7 +43,7 @@ from zoo.lab.results.decision_rules import rule_text
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid, tuning_entries
+from zoo.lab.results.tuning_grid import TuningGrid, load_tuning_grid, trained_runs, tuning_entries
 from zoo.lab.results.verdict import Verdict, judge
 
 SHOWN_METRICS = ("eval/", MEASURE_PREFIX, STEPS_TO_PREFIX)
@@ -170,10 +170,11 @@ def _check_runs(sweep: SweepResults, allow_dirty: bool) -> None:
             f"{sweep.folder}: its name {sweep.name!r} is used as a folder name: up to 100 letters, digits and ._=-, "
             "not beginning with a dot"
         )
-    if not allow_dirty and (found := uncommitted(commits_of(sweep.runs))):
-        runs = [run for run in sweep.runs if run.meta.get("commit") in found]
+    runs = trained_runs(sweep)
+    if not allow_dirty and (found := uncommitted(commits_of(runs))):
+        dirty = [run for run in runs if uncommitted(commits_of([run]))]
         raise ConfigError(
-            f"{sweep.folder}: {len(runs)} of {len(sweep.runs)} runs were trained by uncommitted code ({found[0]}), so "
+            f"{sweep.folder}: {len(dirty)} of {len(runs)} runs were trained by uncommitted code ({found[0]}), so "
             "that nobody can see what ran; commit the code and train them again with zoo run --fresh, or archive them "
             "with --allow-dirty, which marks the result"
         )
