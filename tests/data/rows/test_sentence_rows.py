@@ -196,6 +196,26 @@ def test_the_length_of_a_pair_does_not_reveal_its_label(swapped, short):
         assert abs(sizes[label == 0].mean() - sizes[label == 1].mean()) < 2.5
 
 
+@pytest.mark.parametrize("longest", [20, 90])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_where_the_text_of_a_pair_is_cut_does_not_reveal_its_label(swapped, longest):
+    """With sentences that are longer than a row, too."""
+    generator = np.random.default_rng(0)
+    sentences = sentence_index([generator.integers(3, longest, 80).tolist() for _ in range(60)])
+    rows = PairRows(sentences, 64, SEP, segments=True, swapped=swapped)
+    batches = [gathered(rows, epoch) for epoch in range(4)]
+    tokens, segments, label = (
+        np.concatenate([each[key] for each in batches]) for key in ("tokens", "segments", "next")
+    )
+    numbers, last = np.arange(len(tokens)), (tokens >= 0).sum(axis=1) - 2
+    begins_with_a_sentence = np.isin(tokens[:, 1], sentences.stream.tokens[sentences.starts])
+    ends_with_a_sentence = np.isin(tokens[numbers, last], sentences.stream.tokens[sentences.stops - 1])
+    of_one_token = segments.sum(axis=1) == 2
+    # A run ends with the sentence that reaches its length, which is longer than others on average.
+    for shown in (begins_with_a_sentence, ends_with_a_sentence, of_one_token):
+        assert abs(shown[label == 0].mean() - shown[label == 1].mean()) < 0.1
+
+
 def text_lengths(rows, epochs=None, seed=0):
     """Returns the tokens of each row without its three boundaries."""
     return (gathered(rows, epochs, seed)["tokens"] >= 0).sum(axis=1) - 3

@@ -109,8 +109,9 @@ class PairRows(Rows):
 
     This is next-sentence prediction (Devlin et al. 2019, section 3.1). With segments, a row is a
     run of at least two sentences that fills T, and A ends after one of them, each equally likely; a
-    random B consists of as many sentences as fill the row, from a random place of a random other
-    document. What does not fit is truncated from the longer of the two: A's beginning or B's end.
+    random B consists of as many whole sentences as reach the length of the run, from a random place of
+    a random other document. What does not fit is truncated from the longer of the two, whichever kind
+    the pair is: A's beginning or B's end.
     Without segments, A and B are one sentence each. The kind of pair and the end of A are drawn
     anew in every epoch; text that a random B replaces is not read in that epoch. Documents of one
     sentence yield no pair.
@@ -120,8 +121,7 @@ class PairRows(Rows):
     (sentence-order prediction, Lan et al. 2020, section 3.1).
 
     With `short`, some runs end with the sentence that reaches a shorter length, drawn evenly from 2 to
-    the text of a full row (BERT's code, `short_seq_prob`); a random B of such a run is as many whole
-    sentences as reach that length too. The run after it begins where it ends. The lengths are those
+    the text of a full row (BERT's code, `short_seq_prob`), which a random B reaches too. The run after it begins where it ends. The lengths are those
     of the text and T, the same in every epoch and for every seed.
 
     Args:
@@ -209,14 +209,11 @@ class PairRows(Rows):
             b_start, a_start = np.where(negative, a_start, b_start), np.where(negative, b_start, a_start)
             b_stop, a_stop = np.where(negative, a_stop, b_stop), np.where(negative, b_stop, a_stop)
         else:
-            # A full row is cut below, where the true segment is.
-            missing = np.where(wanted < room, wanted - (a_stop - a_start), room)
-            start, stop = self._elsewhere(first, draws[:, 2:], missing)
+            # Whole sentences that reach the length of the run, as the true segment does. Both are cut
+            # alike: where a text begins and ends in a sentence would otherwise tell the pairs apart.
+            start, stop = self._elsewhere(first, draws[:, 2:], wanted - (a_stop - a_start))
             b_start, b_stop = np.where(negative, start, b_start), np.where(negative, stop, b_stop)
         a_length, b_length = a_stop - a_start, b_stop - b_start
-        if self._segments and not self._swapped:
-            # A random second segment fills the row, as the true one does.
-            b_length = np.where(negative, np.minimum(b_length, np.maximum(room - a_length, 1)), b_length)
         half = room // 2
         a_kept = np.minimum(a_length, np.maximum(room - b_length, room - half))
         b_kept = np.minimum(b_length, room - a_kept)
