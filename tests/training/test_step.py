@@ -47,9 +47,10 @@ def one_step(program, batch, seed=0):
 
 @pytest.mark.parametrize("parts", by_default([4], [2, 4, 8], pytest.mark.slow(reason="other numbers of equal parts")))
 def test_accumulation_equals_the_full_batch_on_ragged_rows(parts):
-    # Masks of dropout belong to rows.
+    # Masks of dropout and first positions belong to rows.
     dropout = {"model.dropout": 0.3, "model.attention.dropout": 0.3, "model.num_layers": 1}
-    training_steps.accumulation(Subject.of(ATTENTION_KINDS.by_name["softmax"], dropout), parts)
+    offsets = {"data.position_offsets": (0, 3), "model.position.kind": "learned"}
+    training_steps.accumulation(Subject.of(ATTENTION_KINDS.by_name["softmax"], dropout | offsets), parts)
 
 
 def test_diverged_update_is_not_applied():

@@ -116,6 +116,7 @@ class ForwardMode:
         sharding: static; how the rows are divided over devices, or None on a single one.
         platform: static; the devices that the program is compiled for, or None for those of the
             process.
+        rows: numbers of the rows of this pass in the whole batch; None for all of them, in order.
     """
 
     dropout_key: DropoutKey | None = None
@@ -126,6 +127,7 @@ class ForwardMode:
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None
     platform: Platform | None = None
+    rows: Int[Array, " B"] | None = None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class CausalObjective(Objective):
         """Returns the context of the rows."""
         data, inputs = self.config.data, self.inputs(batch)
         positions, documents = positions_and_documents(
-            jnp.maximum(inputs, 0), data.isolate_documents, self.bos_id, data.position_offsets
+            jnp.maximum(inputs, 0), data.isolate_documents, self.bos_id, data.position_offsets, mode.rows
         )
         positions = mark_last_padding(positions, inputs, mode)
         return make_context(mode, positions, documents, in_order=not data.position_offsets)

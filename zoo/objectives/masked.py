@@ -62,7 +62,7 @@ class MaskedObjective(Objective):
         """Returns the context of the rows."""
         tokens, data = batch["tokens"], self.config.data
         positions, documents = positions_and_documents(
-            tokens, data.isolate_documents, self.bos_id, data.position_offsets
+            tokens, data.isolate_documents, self.bos_id, data.position_offsets, mode.rows
         )
         return make_context(
             mode, mark_padding(positions, tokens, mode), documents, causal=False, in_order=not data.position_offsets

@@ -260,7 +260,11 @@ def sum_of_means(losses: Sums, normalizers: Sums) -> Float[Array, ""]:
 
 
 def positions_and_documents(
-    tokens: Int[Array, "B T"], isolate: bool, bos_id: int, offsets: tuple[int, ...] = ()
+    tokens: Int[Array, "B T"],
+    isolate: bool,
+    bos_id: int,
+    offsets: tuple[int, ...] = (),
+    rows: Int[Array, " B"] | None = None,
 ) -> tuple[Int[Array, "#B T"], Int[Array, "B T"] | None]:
     """Returns positions and document numbers of packed rows.
 
@@ -269,13 +273,15 @@ def positions_and_documents(
         isolate: each document is a sequence of its own, with positions from 0; otherwise a row is
             one sequence.
         offsets: first positions of such rows, in turn; empty for 0.
+        rows: numbers of the rows in the whole batch (`ForwardMode.rows`).
 
     Returns:
         (positions [B or 1, T], document numbers [B, T] or None).
     """
     index = jnp.arange(tokens.shape[1])[None]
     if not isolate:
-        return (index + jnp.array(offsets)[jnp.arange(len(tokens)) % len(offsets), None] if offsets else index), None
+        numbers = jnp.arange(len(tokens)) if rows is None else rows
+        return (index + jnp.array(offsets)[numbers % len(offsets), None] if offsets else index), None
     opens = tokens == bos_id
     start = jax.lax.cummax(jnp.where(opens, index, 0), axis=1)
     return index - start, jnp.cumsum(opens, axis=1)

@@ -75,9 +75,8 @@ def data_groups(
     """
     if mesh is None or parts == 1 or mesh.shape[DATA_AXIS] == 1:
         return None
-    # A row's offset depends on its place among all rows of its part, and the balancing loss of experts
-    # is a product of means over them.
-    whole = config.data.position_offsets or "expert_balance" in used_loss_terms(flatten(config))
+    # The balancing loss of experts is a product of means over all rows of a part.
+    whole = "expert_balance" in used_loss_terms(flatten(config))
     return None if whole else DataGroups(mesh, axes, adds or {})
 
 

@@ -142,9 +142,8 @@ class UpdateStep:
         def loss_of(params, stats, part, rows):
             part_key = None if key is None else self._dropout_key(key, rows, constants)
             params, record = stop_gradient_where_frozen(params, self._mask), {} if recording else None
-            losses, (sums, stats) = objective.sums(
-                self._graph, params, stats, part, constants, replace(mode, dropout_key=part_key, record=record)
-            )
+            of_part = replace(mode, dropout_key=part_key, record=record, rows=rows)
+            losses, (sums, stats) = objective.sums(self._graph, params, stats, part, constants, of_part)
             return sum_of_means(losses, normalizers), ((sums, record) if recording else sums, stats)
 
         point = gradient_point(state, constants["hyperparameters"]["optimizer.beta1"])

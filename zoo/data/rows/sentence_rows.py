@@ -121,8 +121,9 @@ class PairRows(Rows):
     (sentence-order prediction, Lan et al. 2020, section 3.1).
 
     With `short`, some runs end with the sentence that reaches a shorter length, drawn evenly from 2 to
-    the text of a full row (BERT's code, `short_seq_prob`), which a random B reaches too. The run after it begins where it ends. The lengths are those
-    of the text and T, the same in every epoch and for every seed.
+    the text of a full row (BERT's code, `short_seq_prob`), which a random B reaches too. The run after
+    it begins where it ends. The lengths are those of the text and T, the same in every epoch and for
+    every seed.
 
     Args:
         sentences: the text.
