@@ -77,6 +77,30 @@ def test_mean_visible_keys():
         )
 
 
+def test_a_cache_keeps_what_a_dilated_window_spans():
+    def kept(**changes):
+        changes = {path.replace("__", "."): value for path, value in changes.items()}
+        return cost.cached_numbers(tiny({"model.num_layers": 1, **changes}).model, 100)
+
+    token = kept() / 100
+    assert kept(model__attention__window=8) == 8 * token
+    assert kept(model__attention__window=8, model__attention__dilations=(1, 4)) == 29 * token
+    assert kept(model__attention__window=90, model__attention__dilations=(1, 4)) == 100 * token
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_products_with_relative_vectors_are_counted(values):
+    def flops(**position):
+        config = tiny({f"model.position.{name}": value for name, value in position.items()})
+        return config.model, cost.summary(config)
+
+    shaw = {"kind": "shaw", "clip": 5, "relative_values": values}
+    (model, with_vectors), (_, without) = flops(**shaw), flops(kind="none")
+    attention, tables = model.attention, 2 if values else 1
+    products = 2 * tables * 11 * attention.num_heads * attention.head_dim * model.num_layers
+    assert with_vectors.flops_per_token - without.flops_per_token == pytest.approx(3 * products)
+
+
 WIDE = {
     "model.dim": 128,
     "model.num_layers": 2,

@@ -288,6 +288,17 @@ from zoo import config as configs
             )
             for kind in ("value_residual", "value_embedding")
         ),
+        *(
+            (
+                ROPE | {"model.position.scaling.kind": kind, "data.isolate_documents": True, **more},
+                [f"scaling.kind={kind} reads one length of all rows", "data.isolate_documents=true"],
+            )
+            for kind, more in (("dynamic", {}), ("longrope", {"model.position.scaling.factor": 2.0}))
+        ),
+        (
+            {"model.attention.kind": "value_embedding", "model.parametrization": "mup", "model.base_dim": 16},
+            ["model.parametrization=mup has no rule for a gate", "value_gate_channels=12 channels", "set it to 0"],
+        ),
         (
             {"model.attention.kind": "value_embedding", "model.attention.value_gate_channels": 999},
             ["value_gate_channels=999", "model.dim"],

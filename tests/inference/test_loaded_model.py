@@ -1,6 +1,7 @@
 """The results of `zoo.load` against those of the model's own functions."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,15 @@ import pytest
 import zoo
 from tests.support.building import call
 from tests.support.small_runs import small
+from tests.support.small_tokenizers import OPENS, saved
 from tests.support.untrained import untrained
 from zoo.cli.main import main
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.decoding.sampling import Sampling
 from zoo.errors import ConfigError
 from zoo.files import write_json
+from zoo.inference.loaded_model import LoadedModel
 from zoo.models.functional import split
 from zoo.objectives.objective import EVALUATION
 
@@ -99,6 +104,34 @@ def test_decoder_outputs(folder):
         model.generate([ids, []])
     assert f"{model.num_parameters:,} parameters" in repr(model)
     assert model.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(model.parameters))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("this [MASK] is a file", ["this", None, " is a file"]),
+        ("this[MASK] [MASK] is", ["this", None, None, " is"]),
+        ("this  [MASK]is", ["this ", None, "is"]),
+        ("[MASK]", [None]),
+    ],
+)
+def test_a_mask_hides_the_space_before_a_word_where_tokens_begin_with_it(tmp_path, text, parts):
+    tokenizer = read_pretrained(saved(tmp_path, "byte_level", eos_token=OPENS))
+    model = SimpleNamespace(tokenizer=tokenizer, _frame=SimpleNamespace(around=lambda row: row))
+    expected = [
+        id for part in parts for id in ([tokenizer.mask_id] if part is None else tokenizer.encode(part).tolist())
+    ]
+    assert LoadedModel._masked(model, text) == expected
+    one_byte_a_token = SimpleNamespace(tokenizer=ByteTokenizer(), _frame=model._frame)
+    assert LoadedModel._masked(one_byte_a_token, "a [MASK] [MASK] b") == [97, 32, 257, 32, 257, 32, 98]
+
+
+def test_a_prefix_decoder_reads_the_whole_text_as_its_prefix(folder):
+    """As in generation, which `logits` and `next_tokens` have to agree with."""
+    model = zoo.load(folder({"objective__kind": "prefix", "objective__prefix_length": 6}))
+    one, other = (model.logits([256, 97, 98, last]) for last in (99, 100))
+    assert np.abs(one[0] - other[0]).max() > 1e-6
+    assert model.next_tokens([256, 97, 98, 99], 1)[0].token == model.generate([[256, 97, 98, 99]], 1)[0].text
 
 
 def test_an_encoder_fills_masks(folder):
@@ -241,6 +274,10 @@ def test_tagging_regression_and_extraction(folder, kind, capsys):
         context = "The cat sat on the mat."
         (found,) = model.predict([(context, "Where?")])
         assert found.value == context[found.start : found.end]
+        # With unanswerable questions in the data, an answer may be empty, as in the evaluation.
+        assert not model._task_predictions.task.unanswerable
+        write_json(run_folder / "meta.json", {"data": {"labels": [], "unanswerable": True}})
+        assert zoo.load(run_folder)._task_predictions.task.unanswerable
         assert main(["predict", str(run_folder), "--text", context, "--second", "Where?", "--json"]) == 0
         record = json.loads(capsys.readouterr().out)
         assert (record["prediction"], record["start"], record["end"]) == found[:1] + found[2:]

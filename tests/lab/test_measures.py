@@ -223,6 +223,16 @@ def test_plans_record_measures_and_tuning_omits_them():
         ("measured/pretraining_loss", {}, "training.start_from is empty"),
         ("measured/head_divergence", {"model.attention.kind": "performer"}, "it needs model.attention.kind=softmax or"),
         (
+            "measured/head_divergence",
+            {"objective.kind": "prefix", "objective.prefix_length": 4},
+            "it needs objective.kind=causal or .*, and this run has prefix",
+        ),
+        (
+            "measured/head_divergence",
+            {"data.isolate_documents": True},
+            "it reads rows as one segment from position 0, which data.isolate_documents of this run change",
+        ),
+        (
             GROWTH,
             {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
             "it is defined for a single stack of layers",

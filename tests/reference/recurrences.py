@@ -126,7 +126,8 @@ def recurrent_row(config, params, x, positions, documents, number=1):
         )
         for name, n in (("query", G), ("key", G), ("value", H))
     )
-    if config.attention.kind == "lightning":
+    # The activation of the short convolutions stays without them.
+    if config.attention.kind == "lightning" or config.attention.convolution_width == 0:
         q, k, v = silu(q), silu(k), silu(v)
     q, k = features(config, q, k)
     y, state, weights = np.zeros((len(x), H, V)), np.zeros((H, K, V)), np.zeros((H, K))

@@ -145,9 +145,10 @@ def test_another_body_is_refused_by_name(pretrained, tmp_path):
 
 
 @pytest.mark.promise(reason="whole runs are trained, before and after")
-def test_too_few_classes_are_refused(pretrained, tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.head\.classes=2 is fewer than the 3 labels"):
-        run(task(pretrained, model__head__classes=2), tmp_path / "next", quiet)
+@pytest.mark.parametrize("classes", [2, 4])
+def test_another_number_of_classes_is_refused(pretrained, tmp_path, classes):
+    with pytest.raises(ConfigError, match=rf"model\.head\.classes={classes} is not the number of labels of .*, 3;"):
+        run(task(pretrained, model__head__classes=classes), tmp_path / "next", quiet)
 
 
 @pytest.mark.promise(reason="whole runs are trained, before and after")

@@ -23,7 +23,8 @@ def token_scores(
     config: ResolvedConfig, model: nnx.Module, params: Params, stats: Stats, rows: Int[np.ndarray, "B T"]
 ) -> Float[np.ndarray, "B T V"]:
     """Returns the float32 scores of all ids at each token: of a decoder for the next token, of an
-    encoder for the token itself.
+    encoder for the token itself. To a prefix decoder the whole text is its prefix, in which every
+    token sees the others: the last one alone predicts what it does not see.
 
     Args:
         config: resolved.
@@ -43,11 +44,12 @@ def token_scores(
     if problem := beyond_position_table(config.model, model, rows.shape[1]):
         raise ConfigError(f"a text of {rows.shape[1]} tokens is too long: {problem}; give a shorter one")
     causal = config.model.architecture == "decoder"
-    return np.asarray(_scores(split(model)[0], causal, params, stats, rows))
+    prefix = rows.shape[1] if config.objective.kind in OBJECTIVE_KINDS.having("prefix") else 0
+    return np.asarray(_scores(split(model)[0], causal, prefix, params, stats, rows))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _scores(graph: nnx.GraphDef, causal: bool, params: Params, stats: Any, rows: Array) -> Array:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _scores(graph: nnx.GraphDef, causal: bool, prefix: int, params: Params, stats: Any, rows: Array) -> Array:
     model = nnx.merge(graph, params, stats)
-    context = Context(jnp.arange(rows.shape[1])[None], causal=causal, in_order=True)
+    context = Context(jnp.arange(rows.shape[1])[None], causal=causal, in_order=True, prefix=prefix)
     return logits(model.prediction(model(rows, context), context)).astype(jnp.float32)

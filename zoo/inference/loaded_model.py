@@ -206,10 +206,17 @@ class LoadedModel:
         return [self._most_probable(scores[place], count) for place in places]
 
     def _masked(self, text: str) -> list[int]:
-        """Returns the ids of a text in which "[MASK]" hides tokens."""
-        parts = [self.tokenizer.encode(part).tolist() if part.strip() else [] for part in text.split(MASK)]
-        row = parts[0]
-        for part in parts[1:]:
+        """Returns the ids of a text in which "[MASK]" hides tokens.
+
+        Where words' tokens begin with the space before them, as in byte-level BPE, a mask hides that
+        space too, as RoBERTa's does.
+        """
+        parts = text.split(MASK)
+        if any(len(piece) > 1 and piece.startswith(b" ") for piece in self.tokenizer.pieces):
+            parts = [*(part.removesuffix(" ") for part in parts[:-1]), parts[-1]]
+        encoded = [self.tokenizer.encode(part).tolist() if part else [] for part in parts]
+        row = encoded[0]
+        for part in encoded[1:]:
             row = [*row, self.tokenizer.mask_id, *part]
         return self._frame.around(row)
 

@@ -15,10 +15,11 @@ from zoo.config.fields import SEQUENCE_TASKS
 from zoo.data.labelled.example_rows import RowDelimiters
 from zoo.data.labelled.examples import LabelledText, Question, TaggedWords
 from zoo.data.labelled.labelled_dataset import TASK_CLASSES
+from zoo.data.labelled.question_windows import UNANSWERABLE
 from zoo.data.labelled.sequence_tasks import mean_of_windows
 from zoo.data.rows.packed_rows import PADDING
 from zoo.errors import ConfigError
-from zoo.files import read_json
+from zoo.files import read_object_or_empty
 from zoo.models.functional import Params, split
 from zoo.objectives.objective import EVALUATION
 from zoo.training.trained_run import TrainedRun
@@ -58,7 +59,9 @@ class TaskPredictor:
         kind = run.config.objective.kind
         if kind not in TASK_CLASSES:
             raise ConfigError(f"objective.kind={kind} has no head for a task: nothing to predict but tokens")
-        self.run, self.kind, self.labels = run, kind, _stored_labels(folder)
+        data = _data_record(folder)
+        self.run, self.kind, self.labels = run, kind, tuple(map(str, data.get("labels") or ()))
+        self._unanswerable = data.get(UNANSWERABLE) is True
         if kind in ("classification", "tagging") and not self.labels:
             names = run.config.model.head.classes
             self.labels = tuple(f"label {number}" for number in range(names))
@@ -80,7 +83,7 @@ class TaskPredictor:
         """The rows of its examples."""
         config = self.run.config
         if self.kind == "extraction":
-            return TASK_CLASSES[self.kind](config.data.stride, config.objective.longest_answer, unanswerable=False)
+            return TASK_CLASSES[self.kind](config.data.stride, config.objective.longest_answer, self._unanswerable)
         if self.kind in SEQUENCE_TASKS:
             return TASK_CLASSES[self.kind].of(config, self.labels)
         return TASK_CLASSES[self.kind](self.labels)
@@ -141,13 +144,10 @@ def _refuse_pairs(predictor: TaskPredictor, examples: Sequence[tuple[str, str | 
         raise ConfigError(f"objective.kind={predictor.kind} reads single texts")
 
 
-def _stored_labels(folder: Path) -> tuple[str, ...]:
-    """Returns the names of the labels that a run's meta.json has; empty without any."""
-    try:
-        labels = read_json(folder / "meta.json")["data"]["labels"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return ()
-    return tuple(map(str, labels)) if isinstance(labels, list) else ()
+def _data_record(folder: Path) -> dict[str, Any]:
+    """Returns what a run's meta.json says of its data; empty without it."""
+    found = read_object_or_empty(folder / "meta.json").get("data")
+    return found if isinstance(found, dict) else {}
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

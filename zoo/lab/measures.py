@@ -67,6 +67,15 @@ def _why_no_start(flat: Mapping[str, Any]) -> str:
     return "it is the loss of the run that training.start_from names, and training.start_from is empty"
 
 
+def _why_other_rows(flat: Mapping[str, Any]) -> str:
+    kinds = (*OBJECTIVE_KINDS.having("causal"), *OBJECTIVE_KINDS.having("masked"))
+    if flat["objective.kind"] not in kinds:
+        return f"it needs objective.kind={' or '.join(kinds)}, and this run has {flat['objective.kind']}"
+    own = [path for path in ("data.isolate_documents", "data.position_offsets") if flat[path]]
+    own += ["data.row_format"] if flat["data.row_format"].endswith("pairs") else []
+    return f"it reads rows as one segment from position 0, which {' and '.join(own)} of this run change" if own else ""
+
+
 MEASURES = {
     "residual_growth": Measure(
         "root mean square of the residual stream as it leaves the last layer, over that as it leaves the first",
@@ -98,6 +107,7 @@ MEASURES = {
         True,
         "nats",
         needs={"model.attention.kind": ATTENTION_KINDS.having("distribution")},
+        why_not=_why_other_rows,
     ),
     **{
         f"probe_{task}": Measure(

@@ -243,10 +243,14 @@ class Context(ForwardMode):
         return replace(self, scope=scope, dropout_key=None if key is None else key.within(scope))
 
     def for_cross_attention(self) -> "Context":
-        """Returns the context of cross-attention: queries see all of the memory but its padding."""
+        """Returns the context of cross-attention: queries see all of the memory but its padding, and
+        dropout has other masks than those of self-attention.
+        """
+        key = self.dropout_key
         return replace(
             self, documents=None, causal=False, in_order=False, key_positions=self.memory.positions,
             no_padding=self.memory.no_padding, padding_last=self.memory.padding_last,
+            dropout_key=key and key.folded(path_hash("cross_attention")),
         )  # fmt: skip
 
     def dropout(

@@ -17,7 +17,7 @@ from zoo.config import (
     teacher_config,
 )
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
-from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS, PLACEMENT_KINDS
+from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS, PLACEMENT_KINDS, POSITION_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
@@ -182,6 +182,8 @@ def _self_attention_flops(model: ResolvedConfig, length: int, causal: bool, pref
             flops += _layer_product_flops(layer, global_tokens, length)
         else:
             flops = _layer_product_flops(layer, length, keys)
+        if layer.attention.kind in ATTENTION_KINDS.having("scores"):
+            flops += POSITION_KINDS.code_of(layer.position.kind).query_flops(layer) * length
         total += kinds.count(name) * flops
     return total
 
@@ -216,7 +218,8 @@ def _predicted_tokens(config: ResolvedConfig, targets: int) -> int:
 
 def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
     """Returns how many numbers the self-attention of all layers keeps in a decoder's cache, once it
-    has read so many tokens (`TokenMixer.cached_numbers`); a layer with a window keeps those in it.
+    has read so many tokens (`TokenMixer.cached_numbers`); a layer with a window keeps those that it
+    spans.
 
     Args:
         model: the config below `model`, as the decoder sees it.
@@ -225,7 +228,9 @@ def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
     pattern, total = tuple(model.layers.pattern), 0
     for index in range(evaluated_layers(model)):
         layer = layer_kind(model, pattern[index % len(pattern)]) if pattern else model
-        kept = min(tokens, layer.attention.window or tokens)
+        window = layer.attention.window
+        span = (window - 1) * max(tuple(layer.attention.dilations), default=1) + 1
+        kept = min(tokens, span) if window else tokens
         total += ATTENTION_KINDS.code_of(layer.attention.kind).cached_numbers(layer) * kept
     return total
 
@@ -263,7 +268,8 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     multiplied by it) + the attention products + those of several residual streams): 2 for multiply
     and add, 3 for one forward pass and a backward pass that costs twice as much.
     `TokenMixer.product_flops` counts the products of a layer: for softmax 4 * H * K * S per token,
-    where S keys are seen on average, so causal attention counts as the half that it is. For one
+    where S keys are seen on average, so causal attention counts as the half that it is, and
+    `Position.query_flops` those of relative vectors. For one
     decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
     activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
     added.

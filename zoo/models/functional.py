@@ -72,17 +72,25 @@ class ParameterTraits(NamedTuple):
             e.g. "stack/layers/attention/query/kernel"; only matrices with several heads are listed.
         model_axis: number of the dimension "embed" of each matrix and table that has one, counted from
             the last, -1, by path; vectors, scalars and convolutions over the tokens are not listed.
+        norm_scales: paths of the scales of norms, those of single heads with two dimensions too.
     """
 
     ndim: Params
     is_hidden_matrix: Params
     heads: Mapping[str, int] = MappingProxyType({})
     model_axis: Mapping[str, int] = MappingProxyType({})
+    norm_scales: frozenset[str] = frozenset()
+
+    @property
+    def decays(self) -> Params:
+        """Whether weight decay applies: to two or more dimensions, and to no scale of norms."""
+        flat = {path: ndim >= 2 and path not in self.norm_scales for path, ndim in flatten(self.ndim, "/").items()}
+        return unflatten(flat, "/")
 
 
 def parameter_traits(module: nnx.Module) -> ParameterTraits:
     """Returns the traits of every parameter of a model."""
-    ndim, is_hidden_matrix, heads, model_axis = {}, {}, {}, {}
+    ndim, is_hidden_matrix, heads, model_axis, norm_scales = {}, {}, {}, {}, set()
     for path, variable in _leaves(module):
         axes, name = variable.get_metadata("axes"), "/".join(path)
         ndim[name] = len(axes) - (axes[:1] == ("layers",)) - ("expert" in axes)
@@ -91,7 +99,11 @@ def parameter_traits(module: nnx.Module) -> ParameterTraits:
             heads[name] = number
         if "embed" in axes and variable.get_metadata("role") not in ("vector", "scalar"):
             model_axis[name] = axes.index("embed") - len(axes)
-    return ParameterTraits(unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads, model_axis)
+        if path[-1] == "scale" and variable.get_metadata("role") == "vector":
+            norm_scales.add(name)
+    return ParameterTraits(
+        unflatten(ndim, "/"), unflatten(is_hidden_matrix, "/"), heads, model_axis, frozenset(norm_scales)
+    )
 
 
 def unrolled_paths(path: tuple[str, ...], variable: nnx.Variable, layers: Sequence[int] | None = None) -> list[str]:

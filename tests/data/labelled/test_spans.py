@@ -92,6 +92,10 @@ def test_bad_conll_columns_are_reported(tmp_path):
         # IOBES: S is an entity of one word, and the word after E begins another entity.
         ("S-a B-b I-b E-b", "B-a B-b I-b I-b", 2, 2, 2),
         ("B-b E-b I-b O", "B-b I-b I-b O", 0, 2, 1),
+        # BILOU: L is the last word, and U the only one.
+        ("B-a L-a B-a L-a O", "O O B-a L-a O", 1, 2, 1),
+        ("B-a L-a B-a L-a O", "B-a L-a O O O", 1, 2, 1),
+        ("U-a U-a O", "U-a O O", 1, 2, 1),
         ("O O", "O O", 0, 0, 0),
         ("O B-a", "O O", 0, 1, 0),
     ],
@@ -105,11 +109,13 @@ def test_entities_are_counted_as_by_conlleval(true, predicted, num_correct, num_
     }
 
 
-def test_tags_without_a_prefix_form_no_entities():
-    tagging = Tagging(("O", "noun", "verb"))
+@pytest.mark.parametrize("prefix", ["", "N-"])
+def test_tags_without_a_prefix_of_entities_form_none(prefix):
+    noun, verb = prefix + "noun", prefix + "verb"
+    tagging = Tagging(("O", noun, verb))
     scores = tagging.measure(
         {"predicted": np.array([[1, 2]])},
-        [TaggedWords(("a", "b"), ("noun", "noun"))],
+        [TaggedWords(("a", "b"), (noun, noun))],
         EncodedExamples({}, {}, [np.array([0, 1])]),
     )
     assert scores == {"word_accuracy": 0.5}
@@ -201,6 +207,7 @@ def test_answers_longer_than_a_row_and_unanswerable_questions(tmp_path):
     first = [row for row, window in enumerate(encoded.extra) if window.example < 2]
     assert (encoded.arrays["starts"][first] == 0).all()
     assert dataset.task.unanswerable
+    assert dataset.summary()["unanswerable"]
     # [CLS] has the best score in every row of the second question, and in those rows of the third
     # that do not hold its answer.
     assert dataset.task.answers(true_scores(encoded.arrays), dataset.examples.held_out, encoded)[1:] == [

@@ -91,6 +91,22 @@ def test_rows_that_a_run_reads_again_are_counted_once(floors):
     assert floors(training__steps=10)[0].scores != once.scores
 
 
+def test_rows_of_a_mixture_are_counted_once_whatever_their_weights(floors, tmp_path):
+    (tmp_path / "small.txt").write_text("\n\n".join(f"a small text, line {n}" for n in range(60)))
+    entries = f"0.8*text:{tmp_path / 'small.txt'}", f"0.2*text:{tmp_path / 'text.txt'}"
+    _, dataset, _ = floors(data__source="mixture", data__mixture=entries)
+    streams = [part.train_stream for part in dataset.parts]
+    rows = dataset.batching.row_count(streams)
+    everything = dataset.batching.rows(streams, 16).gather(np.arange(rows), np.zeros(rows, np.int64), 0)["tokens"]
+    distinct = len({row.tobytes() for row in everything})
+    counted, read = (
+        {row.tobytes() for step in range(rows // 4) for row in batches.batch(step)["tokens"]}
+        for batches in (module._batches_of_rows(dataset), dataset.training_batches())
+    )
+    assert len(counted) >= 0.95 * distinct
+    assert len(read) < 0.7 * distinct
+
+
 def test_long_trainings_are_counted_in_part(floors, monkeypatch):
     lines = []
     monkeypatch.setattr(module, "MOST_TOKENS", 320)

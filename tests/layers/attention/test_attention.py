@@ -1,6 +1,7 @@
 """Layers of attention against their equation, as a loop over heads and queries."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -240,3 +241,16 @@ def test_a_layer_drops_only_with_a_key():
     expected = call(lambda x: plain(x, with_key), x)
     np.testing.assert_array_equal(kept, expected)
     assert abs(dropped - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("rows", [None, jnp.arange(2)])
+def test_cross_attention_has_dropout_masks_of_its_own(rows):
+    """Also where source and target have the same length, so that the shapes of the masks agree."""
+    memory = Memory(jnp.zeros((2, T, 16)), jnp.arange(T)[None])
+    context = Context(jnp.arange(T)[None], memory=memory, dropout_key=DropoutKey(jax.random.key(0), rows=rows))
+    one, other = (
+        each.dropout(jnp.ones((2, 1, 1, T, T)), 0.5, "attention/probabilities") > 0
+        for each in (context, context.for_cross_attention())
+    )
+    assert 0.2 < (one != other).mean() < 0.8
+    assert replace(context, dropout_key=None).for_cross_attention().dropout_key is None

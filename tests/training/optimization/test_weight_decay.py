@@ -8,7 +8,9 @@ import pytest
 from tests.support.small_runs import small
 from zoo import config as configs
 from zoo.errors import ConfigError
-from zoo.models.functional import ParameterTraits
+from zoo.models.architectures import make_model
+from zoo.models.functional import ParameterTraits, parameter_traits
+from zoo.nested import flatten
 from zoo.training.optimization.optimizer import make_optimizer
 
 RATE, DECAY, STEPS = 0.01, 0.3, 8
@@ -134,3 +136,16 @@ def test_decay_schedule_without_effect_is_refused():
     assert refused(optimizer__weight_decay=0.1, optimizer__weight_decay_schedule="rate") == [
         "optimizer.weight_decay_schedule=rate has no effect: the learning rate is constant"
     ]
+
+
+def test_norms_of_single_heads_are_not_decayed():
+    """Their scales have two dimensions, as matrices do."""
+    changes = {"model__attention__qk_norm": "head_layernorm", "model__attention__output_norm": True}
+    model = make_model(configs.resolve(small(**changes)))
+    decays = flatten(parameter_traits(model).decays, "/")
+    scales = {path for path in decays if path.endswith("/scale")}
+    assert {path.split("/")[-2] for path in scales} >= {"query_norm", "key_norm", "output_norm"}
+    assert not any(decays[path] for path in scales)
+    assert {path for path, decay in decays.items() if decay} == {
+        path for path in decays if path.endswith(("kernel", "embedding")) or path == "position/table"
+    }

@@ -261,7 +261,7 @@ ATTENTION_FIELDS: tuple[Field, ...] = (
         AUTO,
         int,
         "number of tokens that the mixer's own convolutions read, the token itself included; 0 for none of queries, "
-        "keys and values",
+        "keys and values, whose activation stays",
         minimum=0,
         maximum=256,
         auto="4, with gated_convolution 3",

@@ -65,6 +65,11 @@ def _value_embedding_problems(flat: Mapping[str, Any], architecture: str) -> Ite
     yield from _value_problems(flat, architecture)
     if (channels := flat["model.attention.value_gate_channels"]) > flat["model.dim"]:
         yield f"model.attention.value_gate_channels={channels} is more than model.dim={flat['model.dim']}"
+    if channels and flat["model.parametrization"] != "standard":
+        yield (
+            f"model.parametrization={flat['model.parametrization']} has no rule for a gate that reads "
+            f"model.attention.value_gate_channels={channels} channels at every width; set it to 0, for no gate"
+        )
 
 
 def _differential_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:

@@ -230,6 +230,11 @@ def _rope_problems(flat: Mapping[str, Any], architecture: str) -> Iterator[str]:
                 f"{path} has {len(flat[path])} numbers; model.position.scaling.kind=longrope needs one for each of the "
                 f"{round(rotated) // 2} pairs that RoPE rotates"
             )
+    if scaling in ("dynamic", "longrope") and flat["data.isolate_documents"]:
+        yield (
+            f"model.position.scaling.kind={scaling} reads one length of all rows, so that with "
+            "data.isolate_documents=true documents would depend on the longest one; leave out one of them"
+        )
     if scaling == "longrope" and flat["model.position.scaling.original_length"] < 2:
         yield "model.position.scaling.original_length=1: model.position.scaling.kind=longrope needs at least 2"
     unstretched = scaling == "longrope" and all(set(flat[path]) <= {1.0} for path in FACTORS)

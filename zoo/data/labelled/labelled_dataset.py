@@ -11,7 +11,7 @@ from zoo.config.fields import AUTO, SEQUENCE_TASKS
 from zoo.data.labelled.example_batches import ExampleBatches
 from zoo.data.labelled.example_rows import RowDelimiters
 from zoo.data.labelled.examples import Example, ExampleSplit, read_examples, subsample
-from zoo.data.labelled.question_windows import Extraction
+from zoo.data.labelled.question_windows import UNANSWERABLE, Extraction
 from zoo.data.labelled.sequence_tasks import Classification, EncodedExamples, Regression
 from zoo.data.labelled.word_tags import Tagging
 from zoo.data.pipeline.batches import TrainingBatches
@@ -189,6 +189,7 @@ class LabelledDataset:
             "description": self.description,
             **measures,
             "labels": list(self.labels),
+            **({UNANSWERABLE: True} if getattr(self.task, "unanswerable", False) else {}),
             "left_out": dict(self.examples.left_out),
             "tokenizer": self.tokenizer.summary(),
         }
@@ -218,9 +219,9 @@ def read_task(config: Any) -> tuple[ExampleSplit, Any]:
     task = _task(config, examples)
     task.check(examples.held_out, "held-out")
     classes, count = config.model.head.classes, config.data.examples
-    if task.labels and classes != AUTO and classes < len(task.labels):
+    if task.labels and classes not in (AUTO, len(task.labels)):
         raise ConfigError(
-            f"model.head.classes={classes} is fewer than the {len(task.labels)} labels of {examples.description}; "
+            f"model.head.classes={classes} is not the number of labels of {examples.description}, {len(task.labels)}; "
             "leave it at auto"
         )
     if count > len(examples.train):

@@ -13,6 +13,9 @@ from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
+# Entry of a run's record of its data: whether some question has no answer.
+UNANSWERABLE = "unanswerable"
+
 
 class Window(NamedTuple):
     """A row's part of a context.

@@ -3,9 +3,15 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+# The tag of a word outside of entities.
+OUTSIDE = "O"
+# Prefixes of tags that seqeval does not know, and what it calls them.
+_OTHER_NAMES = {"L-": "E-", "U-": "S-"}
+_PREFIXES = frozenset(("B-", "I-", "E-", "S-", *_OTHER_NAMES))
 
 
 def class_scores(predicted: np.ndarray, labels: np.ndarray, classes: int) -> dict[str, float]:
@@ -68,15 +74,28 @@ def entity_scores(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     tag is I.
 
     Args:
-        true, predicted: tags of the words of each sentence: B-, I-, E-, S- and a type, or O.
+        true, predicted: tags of the words of each sentence: B-, I-, E-, S- and a type, or O; L- and U-
+            stand for E- and S- (BILOU).
     """
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     # seqeval would warn about a division by zero, which the 0 shows.
     found = precision_recall_fscore_support(
-        [*map(list, true)], [*map(list, predicted)], average="micro", zero_division=0
+        *([[_iobes(tag) for tag in tags] for tags in side] for side in (true, predicted)),
+        average="micro",
+        zero_division=0,
     )
     return dict(zip(("entity_precision", "entity_recall", "entity_f1"), map(float, found), strict=False))
+
+
+def are_entity_tags(labels: Iterable[str]) -> bool:
+    """Whether labels are tags of entities, as `entity_scores` counts: O, and others with prefixes."""
+    labels = set(labels)
+    return OUTSIDE in labels and all(tag[:2] in _PREFIXES for tag in labels - {OUTSIDE})
+
+
+def _iobes(tag: str) -> str:
+    return _OTHER_NAMES.get(tag[:2], tag[:2]) + tag[2:]
 
 
 def normalise_answer(text: str) -> list[str]:

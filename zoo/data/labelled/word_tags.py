@@ -7,12 +7,10 @@ import numpy as np
 from zoo.data.labelled.example_rows import RowDelimiters, build_rows
 from zoo.data.labelled.examples import TaggedWords
 from zoo.data.labelled.sequence_tasks import EncodedExamples, check_known, ordered_labels
-from zoo.data.labelled.task_scores import entity_scores
+from zoo.data.labelled.task_scores import OUTSIDE, are_entity_tags, entity_scores
 from zoo.data.pipeline.show import BatchFormatter, DisplayToken
 from zoo.data.rows.packed_rows import PADDING, Arrays
 from zoo.data.tokenizers.tokenizer import Tokenizer
-
-OUTSIDE = "O"
 
 
 class Tagging:
@@ -84,8 +82,7 @@ class Tagging:
         true = [list(example.tags) for example in examples]
         right = sum(one == other for a, b in zip(true, predicted, strict=True) for one, other in zip(a, b, strict=True))
         scores = {"word_accuracy": right / sum(map(len, true))}
-        entities = OUTSIDE in self.labels and all(tag == OUTSIDE or tag[1:2] == "-" for tag in self.labels)
-        return scores | (entity_scores(true, predicted) if entities else {})
+        return scores | (entity_scores(true, predicted) if are_entity_tags(self.labels) else {})
 
     def format_row(self, row: Arrays, formatter: BatchFormatter) -> Iterator[tuple[str, list[DisplayToken]]]:
         """Yields one row as (name, tokens)."""

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from zoo.data.labelled.examples import Example, LabelledText, TaggedWords
-from zoo.data.labelled.task_scores import class_loss, class_scores, correlations, entity_scores
-from zoo.data.labelled.word_tags import OUTSIDE
+from zoo.data.labelled.task_scores import are_entity_tags, class_loss, class_scores, correlations, entity_scores
 from zoo.data.rows.packed_rows import PADDING
 from zoo.lab.floors.ngrams import WittenBell
 from zoo.lab.floors.record import BAG_OF_WORDS, MAJORITY_CLASS, MAJORITY_TAG, MEAN, TAG_BY_WORD
@@ -139,5 +138,4 @@ def _tag_scores(
     true, given = [list(one.tags) for one in held_out], [[labels[place] for place in guess] for guess in guesses]
     right = [one == other for a, b in zip(true, given, strict=True) for one, other in zip(a, b, strict=True)]
     scores = {"accuracy": float(np.mean(right)), "word_accuracy": float(np.mean(right))}
-    entities = OUTSIDE in labels and all(tag == OUTSIDE or tag[1:2] == "-" for tag in labels)
-    return scores | (entity_scores(true, given) if entities else {})
+    return scores | (entity_scores(true, given) if are_entity_tags(labels) else {})

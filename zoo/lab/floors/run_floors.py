@@ -28,6 +28,7 @@ from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data import LabelledDataset, TextDataset, TranslationDataset
 from zoo.data.labelled.examples import subsample
 from zoo.data.labelled.labelled_dataset import read_task
+from zoo.data.pipeline.batches import TrainingBatches
 from zoo.data.rows.packed_rows import BYTES, PADDING, Arrays
 from zoo.data.sources.synthetic import SyntheticDocuments
 from zoo.errors import DataError
@@ -52,7 +53,7 @@ from zoo.nested import flatten
 # The n-gram of `LONGEST_CONTEXT` takes about 80 bytes of memory for each token counted.
 MOST_TOKENS = 1 << 22
 # Part of the names of cached results: another way of counting needs another number.
-_VERSION = 2
+_VERSION = 3
 # Tokens from which the count takes more than a few seconds.
 _LONG = 1 << 20
 
@@ -181,7 +182,7 @@ def _of_tokens(config: Any, dataset: Dataset, reader: _Reader, say: Callable[[st
 
 def _training_rows(config: Any, dataset: Dataset, reader: _Reader, most: int) -> np.ndarray:
     """Returns the targets of the first batches as rows, each once, until they have `most` tokens."""
-    batches, found, seen = dataset.training_batches(), [], 0
+    batches, found, seen = _batches_of_rows(dataset), [], 0
     steps = config.training.steps
     if isinstance(dataset, TranslationDataset):
         steps = min(steps, dataset.training.per_epoch)
@@ -194,6 +195,16 @@ def _training_rows(config: Any, dataset: Dataset, reader: _Reader, most: int) ->
         # Of hidden tokens, all that the model reads count towards the limit.
         seen += int((batch["tokens"][:, 1:] != PADDING).sum()) if "tokens" in batch else read
     return _padded(found)[0]
+
+
+def _batches_of_rows(dataset: Dataset) -> TrainingBatches:
+    """Returns batches that read every training row once before one is read again: those of training,
+    but for a mixture, in which they take sources in proportion to their rows and not to their weights.
+    """
+    if not isinstance(dataset, TextDataset) or len(dataset.parts) == 1:
+        return dataset.training_batches()
+    streams = [part.train_stream for part in dataset.parts]
+    return dataset.batching.training(streams, [dataset.batching.row_count([stream]) for stream in streams])
 
 
 def _held_out(dataset: Dataset, length: int | None) -> Iterable[Arrays]:

@@ -16,10 +16,10 @@ class DeltaNet(GatedLinearRecurrence):
     2024b).
 
     q = SiLU(convolution(x W_q)), and likewise k and v, of K and V = `attention.value_dim` elements,
-    with causal depthwise convolutions of `attention.convolution_width` tokens; q and k are then
-    divided by their lengths. b = sigmoid(x w_b), or with `attention.negative_eigenvalues` twice
-    that, with which 1 - b k k^T can have the eigenvalue -1 (Grazzi et al. 2024). The norm has one
-    scale for all heads, and W_o projects the heads, side by side.
+    with causal depthwise convolutions of `attention.convolution_width` tokens, or with 0 none; q and k
+    are then divided by their lengths. b = sigmoid(x w_b), or twice that with
+    `attention.negative_eigenvalues`, with which 1 - b k k^T can have the eigenvalue -1 (Grazzi et al.
+    2024). The norm has one scale for all heads, and W_o projects the heads, side by side.
     """
 
     delta = True

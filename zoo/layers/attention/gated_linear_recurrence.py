@@ -53,7 +53,7 @@ class GatedLinearRecurrence(TokenMixer):
         self.key = Linear(config.dim, G * K, ("embed", "heads"), False, initializer, heads=G)
         self.value = Linear(config.dim, H * V, ("embed", "heads"), False, value_initializer, heads=H)
         self.output = Linear(H * V, config.dim, ("heads", "embed"), False, output_initializer(config, gain))
-        convolved = _convolution_width(config) > 0
+        convolved, self.activated = _convolution_width(config) > 0, attention.convolution_width != AUTO
         for name, width in (("query", G * K), ("key", G * K), ("value", H * V)):
             made = MixerConvolution(config, width, "heads", self.convolution_bias) if convolved else None
             setattr(self, f"{name}_convolution", made)
@@ -81,7 +81,9 @@ class GatedLinearRecurrence(TokenMixer):
 
     def _projected(self, name: str, x: Float[Array, "B T D"], context: Context) -> Float[Array, "B T I"]:
         y, convolution = getattr(self, name)(x), getattr(self, f"{name}_convolution")
-        return y if convolution is None else convolution(y, context, f"{name} convolution")
+        if convolution is not None:
+            return convolution(y, context, f"{name} convolution")
+        return jax.nn.silu(y) if self.activated else y
 
     def _tokens(self, x: Array, q: Array, k: Array, v: Array, context: Context) -> Tokens:
         """Returns what the tokens do with the states of all heads; padding does nothing."""

@@ -44,6 +44,10 @@ class LatentAttention(SoftmaxAttention):
     in multi-query attention, with the key (c, k') and the value c (section 2.1.2). Without RoPE
     nothing is rotated, and R is 0 unless it is given, as in Kimi Linear. Norm is an RMSNorm. With
     `attention.bias` the products with x and the output have a bias.
+
+    YaRN's factor m multiplies q'_h and k' alone (as in transformers' DeepSeek-V3 without
+    `mscale_all_dim`). DeepSeek's models sharpen the whole softmax in its place: with
+    `position.scaling.sharpening` = 1 and `attention.scale` = m^2 / sqrt(K + R).
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

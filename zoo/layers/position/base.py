@@ -27,6 +27,12 @@ class Position(nnx.Module):
         """Whether the scheme has `value_bias`."""
         return type(self).value_bias is not Position.value_bias
 
+    @staticmethod
+    def query_flops(layer: ResolvedConfig) -> float:
+        """Returns the operations of the scheme's own products for one query of all heads."""
+        del layer
+        return 0.0
+
     def embed(self, x: Float[Array, "B T D"], positions: Int[Array, "#B T"]) -> Float[Array, "B T D"]:
         """Adds position vectors to embeddings."""
         del positions

@@ -113,6 +113,15 @@ class ShawPosition(Position):
 
     reads_query = True
 
+    @staticmethod
+    def query_flops(layer: ResolvedConfig) -> float:
+        """Returns 2 H K (2 k + 1) each for q . a and for the sum of the b, by distance; the sums over
+        keys of one distance are not counted.
+        """
+        attention, position = layer.attention, layer.position
+        tables = 2 if position.relative_values else 1
+        return 2.0 * tables * attention.num_heads * attention.head_dim * (2 * position.clip + 1)
+
     def __init__(self, config: ResolvedConfig):
         self.clip = config.position.clip
         table = (2 * self.clip + 1, config.attention.head_dim), (None, None), normal(config.init.embedding_std)

@@ -164,7 +164,8 @@ class Rope(Position):
     rotated either (partial rotary, GPT-J, GPT-NeoX). With `position.kept_frequencies` p < 1 only the
     first p of the pairs turn, at the frequencies that they have with p = 1 (p-RoPE, Barbero et al.
     2024). YaRN and LongRoPE also multiply queries and keys by a number above 1, which sharpens the
-    softmax (`sharpening`; Peng et al. 2023, eq. 22).
+    softmax (`sharpening`; Peng et al. 2023, eq. 22); in latent attention this is the rotated part of
+    the score alone.
     """
 
     def __init__(self, config: ResolvedConfig):

@@ -32,8 +32,8 @@ def make_optimizer(
 
     Args:
         config: the whole resolved config.
-        traits: weight decay applies to parameters with two or more dimensions within one layer,
-            and in a group that sets its own weight decay to all.
+        traits: weight decay applies to parameters with two or more dimensions within one layer, scales
+            of norms excepted, and in a group that sets its own weight decay to all.
         hyperparameters: values that replace the config's, traced in a compiled program. The layout of
             the state does not depend on them.
         labels: name of every parameter's group (`zoo.models.parameter_groups`); needed only where
@@ -42,7 +42,7 @@ def make_optimizer(
     static = flatten(config)
     values = field_values(static, hyperparameters)
     schedule = schedule_of(values)
-    matrices = jax.tree.map(lambda ndim: ndim >= 2, traits.ndim)
+    matrices = traits.decays
     stages = []
     if static["optimizer.clip_norm"]:
         stages.append(("clip", optax.clip_by_global_norm(values["optimizer.clip_norm"])))
