@@ -82,6 +82,10 @@ def kept_average_run(run: Path, name: str, out: Path) -> int:
     }[name]
     if not flatten(trained.config)[field]:
         raise ConfigError(f"--{name}: {run} has no {called}; train it with {field} above 0")
+    if made := next(
+        (word for word in ("averaged", "imported") if word in read_object_or_empty(run / "meta.json")), None
+    ):
+        raise ConfigError(f"--{name}: {run} was {made} and not trained, and keeps no {called}; name the run that was")
     checkpoints = Checkpoints(run / "checkpoints", 1, read_only=True)
     step = checkpoints.steps()[-1]
     if name not in averages(trained.config, step):

@@ -284,9 +284,10 @@ def start(loaded: Loaded, program: Program) -> Started:
         meta = record_extension(checked.records, meta, config, checked.extension)
         log(f"trained longer: {checked.extension}")
     related_runs = {role: record for role, record in (("started_from", origin), ("teacher", teacher)) if record}
-    new = not (progress.step and meta)
-    entries = (kernel_entries(config, kernels) if new else {}) | related_runs
-    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, entries, meta)
+    # A run that was stopped before its first update has a checkpoint of step 0.
+    resumed = meta if folder.steps else {}
+    entries = (kernel_entries(config, kernels) if not resumed else {}) | related_runs
+    write_run_record(checked.records, config, dataset, size, progress.step, checked.executor, entries, resumed)
     checked.status.write_running()
     run = TrainingRun(
         config=config,
@@ -375,7 +376,7 @@ def restore_or_initialise(
     else:
         weights, step = read_weights(Path(folder), program.abstract_state, replaceable=replaceable)
     fresh = _missing(state["params"], weights["params"])
-    tokens = seen_tokens(Path(folder))
+    tokens = seen_tokens(Path(folder), step)
     log(
         f"starting from the parameters of {folder} at step {step}, which have seen "
         f"{'an unknown number of' if tokens is None else f'{tokens:,}'} tokens"

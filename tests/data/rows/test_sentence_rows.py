@@ -3,12 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo import config, data
 from zoo.data.rows.sentence_rows import PairRows, SentenceIndex, SentenceRows
 from zoo.data.rows.sentences import split_sentences
 from zoo.data.rows.token_streams import Stream, tokenize
 from zoo.data.sources.documents import Documents, Piece
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
-from zoo.errors import DataError
+from zoo.errors import ConfigError, DataError
 
 CLS, SEP = 10_000, 10_001
 
@@ -245,6 +246,18 @@ def test_a_share_of_the_rows_has_a_length_drawn_evenly_from_2_to_the_longest(swa
     assert all_short._first.tolist() == [0, *all_short._last[:-1].tolist()]
     assert all_short.num_rows > 1.5 * whole.num_rows
     np.testing.assert_array_equal(text_lengths(all_short), text_lengths(all_short, None, 1))
+
+
+@pytest.mark.parametrize("rows", ["full_sentences", "segment_pairs"])
+def test_rows_that_separators_fill_are_refused(rows):
+    changes = {"data.row_format": rows, "training.eval_lengths": (2,), "data.source": "stdlib:docstrings"}
+    encoder = {"model.architecture": "encoder", "objective.kind": "masked", "model.embedding.segments": 2}
+    base = config.override(config.default(), encoder | changes)
+    with pytest.raises(ConfigError, match=f"training.eval_lengths has 2, too short for data.row_format={rows}"):
+        config.resolve(base)
+    dataset = data.load(config.resolve(config.override(base, {"training.eval_lengths": ()})))
+    with pytest.raises(DataError, match="rows of 2 tokens are too short"):
+        dataset.evaluation_batches(2)
 
 
 def test_pairs_skip_documents_of_one_sentence():

@@ -102,6 +102,17 @@ def test_newest_and_best_are_kept(tmp_path):
     checkpoints.close()
 
 
+def test_the_best_checkpoint_stays_if_it_was_evaluated_later(tmp_path):
+    """As after a stop at a step that was to be evaluated."""
+    folder = saved(tmp_path / "checkpoints", [1, 2], keep=1, losses={1: 2.0})
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 2, "eval/loss": 1.0}))
+    saved(folder, [3, 4], keep=1, losses={3: 1.5, 4: 1.7})
+    checkpoints = Checkpoints(folder, 1, read_only=True)
+    assert checkpoints.steps() == [2, 4]
+    assert checkpoints.resolve_step("best") == 2
+    checkpoints.close()
+
+
 def test_checkpoint_evaluated_later_can_be_the_best(tmp_path):
     """A run that is stopped at an evaluation saves first and is evaluated once it continues."""
     folder = saved(tmp_path / "checkpoints", [1, 2], losses={1: 2.0})

@@ -11,13 +11,15 @@ import pytest
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, Preempted
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
 from zoo.objectives import make_objective
 from zoo.training.checkpoints.warm_start import read_weights, replaceable_parts
 from zoo.training.mesh import make_mesh
+from zoo.training.records.ancestry import seen_tokens
+from zoo.training.runtime.signals import StopSignal
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
@@ -67,6 +69,21 @@ def test_starts_from_the_parameters_and_statistics_of_another_run(first, tmp_pat
     assert any(f"which have seen {origin['tokens']:,} tokens" in line for line in printed)
     assert read_json(tmp_path / "next" / "status.json")["step"] == 12
     assert [line["step"] for line in lines(tmp_path / "next") if "train/loss" in line] == list(range(1, 13))
+
+
+def test_a_run_that_is_stopped_before_its_first_update_keeps_its_origin(first, tmp_path, monkeypatch):
+    config = small(**BATCHNORM | STILL, training__start_from=str(first))
+    with monkeypatch.context() as patch:
+        patch.setattr(StopSignal, "poll", lambda self: setattr(self, "requested", True) or True)
+        with pytest.raises(Preempted):
+            run(config, tmp_path / "next", quiet)
+    begun = read_json(tmp_path / "next" / "meta.json")
+    run(config, tmp_path / "next", quiet)
+    meta = read_json(tmp_path / "next" / "meta.json")
+    assert meta["started_from"] == begun["started_from"]
+    assert meta["attention_kernels"] == begun["attention_kernels"]
+    assert [entry["step"] for entry in meta["resumed"]] == [0]
+    assert seen_tokens(tmp_path / "next") == 2 * seen_tokens(first)
 
 
 def test_start_from_is_part_of_the_identity(first):

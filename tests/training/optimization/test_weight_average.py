@@ -107,7 +107,10 @@ def test_missing_averages_are_refused(trained, capsys):
         ("without", ["--ema"], "has no moving average; train it with optimizer.ema_steps above 0"),
         ("without", ["--tail"], "has no average of its last updates; train it with optimizer.tail_average above 0"),
         ("with", ["--ema", "--last", "2"], "--ema and --last are 2 averages; give one of them"),
+        ("mean", ["--ema"], "was averaged and not trained, and keeps no moving average; name the run that was"),
     ):
+        if name == "mean":
+            assert command.main(["average", str(trained / "with"), "--ema", "--out", str(trained / name)]) == 0
         assert command.main(["average", str(trained / name), *words, "--out", str(trained / "none")]) == 2
         assert line in capsys.readouterr().err
         assert not (trained / "none").exists()

@@ -29,6 +29,12 @@ def test_tokens_add_up_over_the_runs_that_parameters_come_from(tmp_path):
     third = ancestor(tmp_path / "third", 30, meta={"started_from": {"folder": "gone", "tokens": 1200}})
     averaged = ancestor(tmp_path / "averaged", meta={"averaged": {"folder": str(third), "steps": [2]}})
     assert [seen_tokens(folder) for folder in (first, second, third, averaged)] == [1000, 1200, 1230, 1230]
+    # The checkpoint that is taken tells it, whatever was logged before or after.
+    for step, tokens in ((1, 500), (3, 1500)):
+        saved = first / "checkpoints" / str(step)
+        saved.mkdir(parents=True)
+        write_json(saved / "_CHECKPOINT_METADATA", {"custom_metadata": {"tokens": tokens}})
+    assert [seen_tokens(first, step) for step in (None, 1, 2, 3)] == [1500, 500, 1000, 1500]
     unknown = ancestor(tmp_path / "imported", 5, meta={"imported": {"class": "X"}})
     after = ancestor(tmp_path / "after", 7, meta={"started_from": {"folder": str(unknown)}})
     assert [seen_tokens(folder) for folder in (unknown, after, tmp_path / "none")] == [None, None, None]

@@ -8,6 +8,9 @@ from zoo.config.fields import OBJECTIVES_OF
 from zoo.config.kinds import ACTIVATIONS, OBJECTIVE_KINDS, activation_of, unit_field
 from zoo.config.kinds.side_lengths import SpanLengths, side_lengths
 
+# Tokens of the shortest rows of sentences and pairs.
+SHORTEST_ROW = 8
+
 
 def check_objective(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yields the problems of the objective."""
@@ -113,10 +116,15 @@ def _check_sentence_rows(flat: dict[str, Any]) -> Iterator[str]:
             f"objective.next_sentence=true needs pairs, and data.row_format is {rows}; set data.row_format to "
             "segment_pairs, sentence_pairs or swapped_pairs"
         )
-    if rows != "packed" and length < 8:
+    if rows != "packed" and length < SHORTEST_ROW:
         yield (
             f"data.sequence_length={length} is too short for data.row_format={rows}, where up to three tokens are "
-            "[CLS] and [SEP]; at least 8"
+            f"[CLS] and [SEP]; at least {SHORTEST_ROW}"
+        )
+    elif rows != "packed" and (short := [one for one in flat["training.eval_lengths"] if one < SHORTEST_ROW]):
+        yield (
+            f"training.eval_lengths has {short[0]}, too short for data.row_format={rows}, where up to three tokens "
+            f"are [CLS] and [SEP]; at least {SHORTEST_ROW}"
         )
     if rows != "packed" and flat["data.isolate_documents"]:
         yield (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zoo.config.constraints.objective_constraints import SHORTEST_ROW
 from zoo.data.pipeline import batches
 from zoo.data.pipeline.batch_stages import cut, value_at
 from zoo.data.rows.corruption import Corruption, make_corruption
@@ -111,6 +112,10 @@ class Batching:
         kind, tokenizer = self._config.data.row_format, self._tokenizer
         if kind == "packed":
             return PackedRows(stream.tokens, length, int(self.corruption is None), stream.sizes)
+        if length < SHORTEST_ROW:
+            raise DataError(
+                f"rows of {length} tokens are too short for data.row_format={kind}; at least {SHORTEST_ROW}"
+            )
         sentences = SentenceIndex(stream, tokenizer.bos_id)
         if kind.endswith("pairs"):
             return PairRows(

@@ -9,7 +9,7 @@ import json
 import math
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +58,7 @@ class Checkpoints:
         self._hashing: threading.Thread | None = None
         self._manifest_error: OSError | None = None
         policies = ocp.training.preservation_policies
-        self._policy = policies.AnyPreservationPolicy(
-            [
-                policies.LatestN(keep),
-                policies.BestN(
-                    get_metric_fn=lambda metrics: metrics["eval/loss"],
-                    reverse=True,
-                    n=1,
-                    keep_checkpoints_without_metrics=False,
-                ),
-            ]
-        )
+        self._policy = policies.AnyPreservationPolicy([policies.LatestN(keep), _LowestLoss(self._losses)])
         self._checkpointer = None
 
     def _open(self) -> Any:
@@ -103,20 +93,23 @@ class Checkpoints:
         )
 
     def _best_step(self, steps: list[int]) -> int:
-        scores = {
-            one.step: one.metrics["eval/loss"]
-            for one in self._open().checkpoints
-            if one.metrics and "eval/loss" in one.metrics
-        }
-        # A checkpoint that was saved because the run was stopped is evaluated when the run resumes.
-        for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
-            loss = line.get("eval/loss")
-            if line.get("step") in steps and isinstance(loss, float) and math.isfinite(loss):
-                scores.setdefault(line["step"], loss)
-        scored = [(score, number) for number, score in scores.items()]
+        scored = {number: loss for number, loss in self._losses(self._open().checkpoints).items() if number in steps}
         if not scored:
             raise ConfigError(f"no checkpoint in {self.folder} was evaluated; take --step latest")
-        return min(scored)[1]
+        return _lowest(scored)
+
+    def _losses(self, checkpoints: Sequence[Any]) -> dict[int, float]:
+        """Returns the evaluation loss of each checkpoint that has one, by step."""
+        found = {
+            one.step: one.metrics["eval/loss"] for one in checkpoints if one.metrics and "eval/loss" in one.metrics
+        }
+        # One that was saved because the run was stopped is evaluated when the run resumes.
+        if left := {one.step for one in checkpoints} - found.keys():
+            for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
+                loss = line.get("eval/loss")
+                if line.get("step") in left and isinstance(loss, float) and math.isfinite(loss):
+                    found.setdefault(line["step"], loss)
+        return found
 
     def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
         """Restores the newest sound checkpoint onto the devices that `abstract_state` names.
@@ -319,6 +312,28 @@ class Checkpoints:
         if self._checkpointer is not None:
             self._checkpointer.close()
             self._checkpointer = None
+
+
+class _LowestLoss:
+    """Preserves the checkpoint with the lowest evaluation loss.
+
+    Args:
+        losses: returns those of checkpoints, by step.
+    """
+
+    def __init__(self, losses: Callable[[Sequence[Any]], dict[int, float]]):
+        self._losses = losses
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> list[bool]:
+        """Returns which of the checkpoints stay, as Orbax's policies do."""
+        del context
+        losses = self._losses(checkpoints)
+        return [bool(losses) and one.step == _lowest(losses) for one in checkpoints]
+
+
+def _lowest(losses: dict[int, float]) -> int:
+    """Returns the step with the lowest loss, the first one of equals."""
+    return min((loss, step) for step, loss in losses.items())[1]
 
 
 def _check_step(name: int, step: Any) -> None:

@@ -1,47 +1,62 @@
 """The runs that a run's parameters come from: the tokens that they have seen, and the texts."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.files import is_step
+from zoo.files import is_step, read_object_or_empty
 from zoo.nested import flatten
 from zoo.training.records.run_folder import RunFolder
 
+# Where Orbax keeps what a checkpoint was saved with.
+_SAVED = "_CHECKPOINT_METADATA"
 ALLOWED, NAME = "training.allow_seen_text", "seen_text"
 """The field that allows held-out text which an ancestor has seen, and its name for `--allow`."""
 START, TEACHER = "training.start_from", "objective.distillation.teacher"
 
 
-def seen_tokens(folder: Path) -> int | None:
+def seen_tokens(folder: Path, step: int | None = None) -> int | None:
     """Returns the tokens that the parameters of a run were trained on: its own and those of the run
     that it started from, and so on.
 
     None if that is not known, as of a model that was imported, or of a run whose records are gone.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint that the parameters are those of; None for the newest.
     """
     found = RunFolder(folder, strict=False)
     if isinstance(averaged := found.meta.get("averaged"), dict) and isinstance(averaged.get("folder"), str):
-        return seen_tokens(Path(averaged["folder"]))
-    own = max((row["tokens"] for row in found.curves.rows if row.get("tokens", -1) >= 0), default=None)
+        steps = averaged.get("steps")
+        newest = steps[-1] if isinstance(steps, list) and steps and is_step(steps[-1]) else None
+        return seen_tokens(Path(averaged["folder"]), newest)
+    step = found.newest if step is None else step
+    saved = read_object_or_empty(found.path / "checkpoints" / str(step) / _SAVED).get("custom_metadata")
+    own = saved.get("tokens") if isinstance(saved, dict) else None
+    if not is_step(own):  # Its checkpoint is gone: the last line before it is next.
+        rows = [row for row in found.curves.rows if row.get("tokens", -1) >= 0 and row["step"] <= (step or math.inf)]
+        own = max((row["tokens"] for row in rows), default=None)
     if "imported" in found.meta or own is None:
         return None
-    before = 0
-    if isinstance(start := found.meta.get("started_from"), dict):
-        before = start.get("tokens")
-        if not is_step(before):
-            before = seen_tokens(Path(start["folder"])) if isinstance(start.get("folder"), str) else None
+    start = found.meta.get("started_from")
+    before = _tokens_before(start) if isinstance(start, dict) else 0
     return None if before is None else int(own) + before
 
 
 def inherited_tokens(meta: Mapping[str, Any]) -> int:
     """Returns the tokens that a run's initial parameters had seen, by its meta.json; 0 if unknown."""
     start = meta.get("started_from")
-    if not isinstance(start, dict):
-        return 0
+    return (_tokens_before(start) or 0) if isinstance(start, dict) else 0
+
+
+def _tokens_before(start: Mapping[str, Any]) -> int | None:
+    """Returns the tokens of a record of the run that another one started from; None if unknown."""
     if is_step(start.get("tokens")):
         return start["tokens"]
-    return seen_tokens(Path(start["folder"])) or 0 if isinstance(start.get("folder"), str) else 0
+    folder, step = start.get("folder"), start.get("step")
+    return seen_tokens(Path(folder), step if is_step(step) else None) if isinstance(folder, str) else None
 
 
 @dataclass(frozen=True)

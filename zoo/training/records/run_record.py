@@ -148,7 +148,7 @@ def write_run_record(
         executor: name of the executor that computes the steps (`zoo.training.executor`).
         entries: what else a new record has: kernels of attention (`kernel_entries`) and other runs by
             role, "started_from" and "teacher".
-        before: content of meta.json; empty for a new run.
+        before: content of meta.json of a run that is resumed; empty for a new run.
     """
     plugins.store(folder, config.plugins)
     check_records.store(folder, config.plugins)
@@ -156,7 +156,7 @@ def write_run_record(
     flat = flatten(config)
     masks = {MASKS: OF_ROWS} if draws_masks_by_row(flat) else {}
     norms = {NORMS: OF_GROUPS} if has_norms_of_groups(flat) else {}
-    if step and before:
+    if before:
         resumption = {"step": step, "executor": executor, **_origin(), **environment(), **masks}
         resumed = [*before.get("resumed", []), resumption]
         write_json(folder / "meta.json", before | {"identity": configs.identity(config), "resumed": resumed})
