@@ -108,6 +108,17 @@ def test_a_tuned_sweep_that_is_repeated_has_no_warning(tuned):
     assert json.loads(Path("runs/norms/tuning/experiment.json").read_text())["stated"]["claim"]["id"] == "X1"
 
 
+def test_planned_looks_are_stated_before_tuning(searched):
+    flags = (*FLAGS, "--until-decided", "--max-seeds", "3")
+    for folder in Path("runs/norms").iterdir():
+        shutil.rmtree(folder)
+    assert searched(*flags)[0] == 0
+    planned = json.loads(Path("runs/norms/experiment.json").read_text())
+    assert list(planned["looks"]) == ["2", "3"]
+    assert json.loads(Path("runs/norms/tuning/experiment.json").read_text())["stated"]["looks"] == planned["looks"]
+    assert not any("changed after" in line for line in planned["warnings"])
+
+
 def test_tuning_by_uncommitted_code_is_not_archived(tuned, capsys):
     run = next(Path("runs/norms/tuning").glob("*/status.json")).parent
     (run / "meta.json").write_text(json.dumps({"commit": "c" * 40 + "-dirty"}))

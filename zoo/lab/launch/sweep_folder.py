@@ -3,7 +3,7 @@
 import datetime
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from zoo.training.runtime.folder_lock import is_held
 
 # The entries of a plan's record that say how its runs are analysed, and the entry of the record of
 # tuning that keeps them.
-ANALYSIS = ("metric", "claim", "contrasts", "seeds", "looks", "noise")
+ANALYSIS = ("metric", "claim", "contrasts", "noise")
 STATED = "stated"
 
 
@@ -179,12 +179,22 @@ def _with_steps(found: config.ResolvedConfig, steps: int) -> config.ResolvedConf
     return config.resolve(config.override(found, {"training.steps": steps}))
 
 
-def stated_analysis(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how a sweep will be analysed, from its plan's record, for the record of its tuning: the
-    runs of tuning compare the arms before the sweep has a record.
+def stated_analysis(record: Mapping[str, Any], seeds: Sequence[int], looks: Mapping[int, float]) -> dict[str, Any]:
+    """Returns how a sweep will be analysed, for the record of its tuning: the runs of tuning compare
+    the arms before the sweep has a record.
+
+    Args:
+        record: of the sweep's plan.
+        seeds: those that the sweep begins with.
+        looks: levels of its looks, by their number of seeds.
     """
-    names = [{"name": arm["name"]} for arm in record["arms"]]
-    return {name: record[name] for name in ANALYSIS if name in record} | {"arms": names, "warnings": []}
+    return {
+        **{name: record[name] for name in ANALYSIS if name in record},
+        "seeds": list(seeds),
+        **({"looks": {str(number): level for number, level in looks.items()}} if looks else {}),
+        "arms": [{"name": arm["name"]} for arm in record["arms"]],
+        "warnings": [],
+    }
 
 
 def carry_forward_warnings(folder: Path, record: dict[str, Any]) -> dict[str, Any]:

@@ -137,8 +137,7 @@ class SweepWorkflow:
         all_seeds = extend_seeds(experiment.seeds, design.max_seeds if design else 0)
         plan = self._plan(dataclasses.replace(experiment, seeds=all_seeds), folder)
         self._check_folder(folder, plan)
-        analysed = dataclasses.replace(experiment, looks=design.levels if design else experiment.looks)
-        stated = stated_analysis(dataclasses.replace(plan, experiment=analysed).record())
+        stated = stated_analysis(plan.record(), experiment.seeds, design.levels if design else experiment.looks)
         if not self._fresh and (untuned := untuned_runs(folder, plan.in_order)):
             raise ConfigError([f"{untuned}, and --tune would train others in their place", _other_folder_hint(folder)])
         if problems := self._executor.problems(plan):
