@@ -124,6 +124,9 @@ def test_no_time_remains_to_be_told_after_a_stop(tmp_path, runs):
     assert sweep.remaining(4) == pytest.approx(2)
     sweep.end(runs[0], 5, final=False)
     assert sweep.remaining(5) is None
+    # As after a preemption.
+    sweep.start(runs[0], 6)
+    assert sweep.remaining(6) is not None
 
 
 def test_remaining_time_with_two_workers(tmp_path, runs):

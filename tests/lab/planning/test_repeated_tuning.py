@@ -108,6 +108,23 @@ def test_a_tuned_sweep_that_is_repeated_has_no_warning(tuned):
     assert json.loads(Path("runs/norms/tuning/experiment.json").read_text())["stated"]["claim"]["id"] == "X1"
 
 
+def test_a_finished_tuning_is_trained_longer_only_before_the_sweep_has_begun(zoo):
+    """Else new values would be other runs than those that were begun."""
+
+    def steps(folder):
+        return {json.loads(path.read_text())["training"]["steps"] for path in Path(folder).glob("norm*/config.json")}
+
+    curves = {"pre": (0.004, 2.0, 0.2), "post": (0.0021, 2.4, 0.1)}
+    flags = (*FLAGS, "--set", "schedule.kind=constant")
+    assert zoo(*flags, curves=curves)[0] == 0
+    longer = (*flags, "--set", "training.steps=60")
+    assert zoo(*longer, curves=curves)[0] == 0
+    assert (steps("runs/norms/tuning"), steps("runs/norms")) == ({40}, {60})
+    for folder in Path("runs/norms").glob("norm*"):
+        shutil.rmtree(folder)
+    assert "20 of 20 runs would be trained" in zoo(*longer, "--dry-run", curves=curves)[1]
+
+
 def test_planned_looks_are_stated_before_tuning(searched):
     flags = (*FLAGS, "--until-decided", "--max-seeds", "3")
     for folder in Path("runs/norms").iterdir():

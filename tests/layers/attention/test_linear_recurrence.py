@@ -22,6 +22,7 @@ from tests.support.building import (
 )
 from tests.support.comparisons import compared
 from zoo.config.kinds import ATTENTION_KINDS
+from zoo.config.scopes import layer_kind
 from zoo.errors import ConfigError
 from zoo.layers.attention import make_attention
 from zoo.layers.attention.linear_recurrence import Tokens, by_chunks, token_by_token, unit_triangle_inverse
@@ -399,3 +400,13 @@ def test_what_a_state_excludes_is_refused(changes, message):
     with pytest.raises(ConfigError) as refused:
         tiny({KIND: "gated_delta"} | changes)
     assert any(message in line for line in refused.value.problems), refused.value.problems
+
+
+@pytest.mark.parametrize("width", [0, 4])
+def test_layers_without_convolutions_have_none_beside_others_that_have_them(width):
+    pattern = {"model.layers.pattern": ("delta", "plain"), "model.layers.kinds.plain.attention.kind": "retnet"}
+    model = tiny({KIND: "gated_delta", "model.attention.convolution_width": width, **pattern}).model
+    plain = make_attention(layer_kind(model, "plain"))
+    assert (plain.value_convolution, plain.activated) == (None, False)
+    convolved = make_attention(layer_kind(model, "delta"))
+    assert ((convolved.value_convolution is None), convolved.activated) == (width == 0, True)

@@ -112,13 +112,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_noise_from(args: argparse.Namespace, folder: Path) -> None:
-    """Refuses the sweep itself as one that tells its noise, unless it is archived first."""
+    """Refuses the sweep itself as one that tells its noise."""
     own = folder.resolve()
     inside = [str(each) for each in args.noise_from or () if own in (each.resolve(), *each.resolve().parents)]
-    if inside and not args.fresh:
+    if inside:
         raise ConfigError(
             f"--noise-from {listed(inside, 3)}: the noise of a sweep's differences is told by runs of other sweeps, "
-            f"which were there before it; these are in {folder} itself"
+            f"which were there before it; these are in {folder} itself: move it first, or use another --output"
         )
 
 

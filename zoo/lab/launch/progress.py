@@ -85,6 +85,7 @@ class SweepProgress:
         """Records that an attempt at a run has started."""
         self.pending = [other for other in self.pending if other is not run]
         self.running[run.folder] = RunProgress(run, self.folder / run.folder, self.metric, now)
+        self._stopped = False
 
     def requeue(self, run: PlannedRun) -> None:
         """Records that an attempt was interrupted and that the run waits for another."""
@@ -92,7 +93,9 @@ class SweepProgress:
         self.pending.insert(0, run)
 
     def end(self, run: PlannedRun, now: float, final: bool = True) -> RunProgress:
-        """Records that a run has ended or, unless `final`, was stopped together with the sweep."""
+        """Records that a run has ended or, unless `final`, was stopped. Until another one starts, the
+        sweep is taken to be stopped too.
+        """
         # A run that could not be started is not among the active ones.
         progress = self.running.pop(run.folder, None) or RunProgress(run, self.folder / run.folder, self.metric, now)
         self.pending = [other for other in self.pending if other is not run]

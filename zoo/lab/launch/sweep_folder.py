@@ -252,7 +252,8 @@ def _post_hoc_changes(before: dict[str, Any], record: dict[str, Any]) -> list[st
             warnings.append(f"{key} {POST_HOC}; left out now: {', '.join(map(str, removed))}")
     added = [seed for seed in record["seeds"] if seed not in as_list(before.get("seeds"))]
     seeds, looks = ", ".join(map(str, added)), record.get("looks")
-    if added and not looks:
+    # Runs of tuning are ranked and fitted, and no interval is of their seeds.
+    if added and not looks and STATED not in record:
         only = "which only --until-decided allows for" if record["contrasts"] else "for which no interval allows"
         warnings.append(f"seeds {POST_HOC}; added: {seeds}, {only}")
     elif added and before.get("looks") == looks and len(record["seeds"]) > _last_look(looks):

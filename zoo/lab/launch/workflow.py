@@ -117,6 +117,10 @@ class SweepWorkflow:
         """Returns the folder of the sweep that goes on: one without runs if it is archived first."""
         return Path(os.devnull) if self._fresh else folder
 
+    def _earlier_state(self, folder: Path, run: PlannedRun) -> str:
+        """Returns the state of a run in the folder of the sweep that goes on."""
+        return "new" if self._fresh else read_folder(folder / run.folder).state.name
+
     def _plan_looks(self, experiment: Experiment) -> SequentialDesign:
         """Plans at which numbers of seeds the contrasts are judged, before anything runs."""
         if not experiment.contrasts:
@@ -148,8 +152,9 @@ class SweepWorkflow:
             self._archive(folder)
         for line in cost_lines(experiment):
             self._say(line)
+        begun = any(self._earlier_state(folder, run) != "new" for run in plan.in_order)
         for tune in experiment.tunings:
-            code, found = self._tune_number(experiment, tune, stated)
+            code, found = self._tune_number(experiment, tune, stated, begun)
             if code or found is None:
                 return code, found
             if found is experiment:  # A dry run, and the values are not known yet.
@@ -158,12 +163,14 @@ class SweepWorkflow:
         return 0, experiment
 
     def _tune_number(
-        self, experiment: Experiment, tune: Tune, stated: Mapping[str, Any]
+        self, experiment: Experiment, tune: Tune, stated: Mapping[str, Any], begun: bool
     ) -> tuple[int | None, Experiment | None]:
         """Tunes one number in every arm, in rounds: each trains the next trials of every arm.
 
         Args:
             stated: how the sweep will be analysed, which the record of its tuning keeps.
+            begun: runs of the sweep have begun, at the values of a finished search, which is then not
+                trained longer where more steps are planned now.
 
         Returns:
             What `_tune` returns.
@@ -183,7 +190,7 @@ class SweepWorkflow:
             states = {arm: search_state(tune, losses[arm]) for arm in losses}
             trying = tuning_experiment(experiment, tune, planned_trials(tune, losses, states))
             more = any(state.trials for state in states.values())
-            if not more and (checked or not self._check_tuned(trying, folder)):
+            if not more and (checked or not self._check_tuned(trying, folder) or begun):
                 break
             code = self._run_sweep(trying, folder, parent=options.folder, continues=True, stated=stated)
             if code is None or code:

@@ -8,6 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 from zoo.config import AUTO, ResolvedConfig
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.layers.attention.linear_recurrence import RecurrentState, Tokens, by_chunks, token_by_token
 from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
 from zoo.layers.context import Context
@@ -53,7 +54,7 @@ class GatedLinearRecurrence(TokenMixer):
         self.key = Linear(config.dim, G * K, ("embed", "heads"), False, initializer, heads=G)
         self.value = Linear(config.dim, H * V, ("embed", "heads"), False, value_initializer, heads=H)
         self.output = Linear(H * V, config.dim, ("heads", "embed"), False, output_initializer(config, gain))
-        convolved, self.activated = _convolution_width(config) > 0, attention.convolution_width != AUTO
+        convolved, self.activated = _convolution_width(config) > 0, _has_convolutions(config)
         for name, width in (("query", G * K), ("key", G * K), ("value", H * V)):
             made = MixerConvolution(config, width, "heads", self.convolution_bias) if convolved else None
             setattr(self, f"{name}_convolution", made)
@@ -171,7 +172,14 @@ class GatedLinearRecurrence(TokenMixer):
 def _convolution_width(layer: ResolvedConfig) -> int:
     """Returns the width of the short convolutions; 0 where there are none."""
     width = layer.attention.convolution_width
-    return 0 if width == AUTO else width
+    return width if _has_convolutions(layer) and width != AUTO else 0
+
+
+def _has_convolutions(layer: ResolvedConfig) -> bool:
+    """Whether layers of this kind have short convolutions, with their activation. Another kind of the
+    same stack may have them where this one has none.
+    """
+    return layer.attention.kind in ATTENTION_KINDS.having("convolved")
 
 
 def unit_length(x: Float[Array, "*leading K"]) -> Float[Array, "*leading K"]:

@@ -54,6 +54,7 @@ class Checkpoints:
         self.folder, self._log, self._read_only, self._zero_copy = folder.resolve(), log, read_only, zero_copy
         if not read_only:
             self.folder.mkdir(parents=True, exist_ok=True)
+        self._evaluated_later: dict[int, float] | None = None
         self._unhashed: int | None = None
         self._hashing: threading.Thread | None = None
         self._manifest_error: OSError | None = None
@@ -103,12 +104,24 @@ class Checkpoints:
         found = {
             one.step: one.metrics["eval/loss"] for one in checkpoints if one.metrics and "eval/loss" in one.metrics
         }
-        # One that was saved because the run was stopped is evaluated when the run resumes.
-        if left := {one.step for one in checkpoints} - found.keys():
-            for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
-                loss = line.get("eval/loss")
-                if line.get("step") in left and isinstance(loss, float) and math.isfinite(loss):
-                    found.setdefault(line["step"], loss)
+        if len(found) < len(checkpoints):
+            if self._evaluated_later is None:
+                self._evaluated_later = self._read_losses()
+            steps = {one.step for one in checkpoints}
+            found = {step: loss for step, loss in self._evaluated_later.items() if step in steps} | found
+        return found
+
+    def _read_losses(self) -> dict[int, float]:
+        """Returns the losses of metrics.jsonl, by step.
+
+        A checkpoint that was saved because the run was stopped is evaluated when the run resumes,
+        before the next one is saved; others have their losses.
+        """
+        found: dict[int, float] = {}
+        for _, line in read_lines_with_step(self.folder.parent / "metrics.jsonl"):
+            loss = line.get("eval/loss")
+            if isinstance(loss, float) and math.isfinite(loss):
+                found.setdefault(line["step"], loss)
         return found
 
     def restore_latest(self, abstract_state: Any) -> tuple[Any, dict[str, Any]] | None:
