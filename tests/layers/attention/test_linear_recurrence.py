@@ -404,8 +404,10 @@ def test_what_a_state_excludes_is_refused(changes, message):
 
 @pytest.mark.parametrize("width", [0, 4])
 def test_layers_without_convolutions_have_none_beside_others_that_have_them(width):
-    pattern = {"model.layers.pattern": ("delta", "plain"), "model.layers.kinds.plain.attention.kind": "retnet"}
-    model = tiny({KIND: "gated_delta", "model.attention.convolution_width": width, **pattern}).model
+    kinds = {"delta": "gated_delta", "plain": "retnet"}
+    pattern = {f"model.layers.kinds.{name}.attention.kind": kind for name, kind in kinds.items()}
+    pattern |= {"model.layers.pattern": tuple(kinds), "model.attention.convolution_width": width}
+    model = tiny({KIND: "gated_delta", **pattern}).model
     plain = make_attention(layer_kind(model, "plain"))
     assert (plain.value_convolution, plain.activated) == (None, False)
     convolved = make_attention(layer_kind(model, "delta"))
