@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from zoo.decoding.stop_strings import START, STOPPED, stop_table
+from zoo.decoding.stop_strings import START, STOPPED, stop_table, written_bytes
 from zoo.errors import ConfigError
 
 LETTERS = strategies.text("ab\u00e4", min_size=1, max_size=4)
@@ -90,3 +90,11 @@ def test_the_number_of_states_is_a_power_of_two(length):
 def test_an_empty_stop_string_is_rejected():
     with pytest.raises(ConfigError, match="an empty stop string"):
         stop_table(2, [], ["a", ""], [b"a", b"b"])
+
+
+def test_tokens_of_sentencepiece_write_what_they_name():
+    pieces = [b"<0x0A>", "▁a".encode(), "▁▁".encode(), b"<0x0>", b"x>"]
+    assert [written_bytes(piece) for piece in pieces] == [b"\n", b" a", b"  ", b"<0x0>", b"x>"]
+    table = stop_table(len(pieces), strings=[">"], pieces=[written_bytes(piece) for piece in pieces])
+    # Not the newline, whose name has this character.
+    assert [state == STOPPED for state in table[:, START].tolist()] == [False, False, False, True, True]

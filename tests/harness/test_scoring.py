@@ -1,5 +1,8 @@
 """Log-probabilities of continuations against those of the whole text, read at once."""
 
+import math
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,6 +184,38 @@ def test_texts_are_generated_up_to_a_string(run):
     assert 1 <= texts._text.tokenizer.encode(long).size <= 16 * 3
     with pytest.raises(ConfigError, match="generation_kwargs: beams"):
         texts.generate_until([("a", {"beams": 2})])
+
+
+def test_an_import_reads_the_positions_of_its_published_model(run):
+    """Not the rows with which it would be trained further."""
+    of = run(model__position__kind="rope")
+    assert TextRequests(of).max_length == 32
+    assert TextRequests(replace(of, trained_length=96.0)).max_length == 96
+    assert TextRequests(replace(of, trained_length=math.inf)).max_length == 2048
+    assert TextRequests(replace(run(model__position__kind="learned"), trained_length=96.0)).max_length == 32
+
+
+def test_texts_after_one_context_are_drawn_anew_in_each_batch(run):
+    texts = TextRequests(run(), rows=1)
+    arguments = {"until": [], "max_gen_toks": 12, "do_sample": True, "temperature": 5.0}
+    assert len(set(texts.generate_until([("a bear", arguments)] * 3))) == 3
+    with pytest.raises(ConfigError, match="num_beams=4: one text is written for a context, without beams"):
+        texts.generate_until([("a", {"num_beams": 4})])
+    assert texts.generate_until([("a", {"num_beams": 1, "num_return_sequences": 1, "max_gen_toks": 2})])
+
+
+def test_texts_are_generated_where_angles_follow_the_length(run):
+    """Nothing is cached, and each text is read alone."""
+    scaled = {"kind": "rope", "scaling__kind": "dynamic", "scaling__original_length": 8}
+    of = run(**{f"model__position__{name}": value for name, value in scaled.items()})
+    texts = TextRequests(of, rows=2)
+    arguments = {"until": [], "max_gen_toks": 3, "do_sample": False}
+    found = texts.generate_until([("a bear so cute", arguments), ("two", arguments)])
+    alone = [
+        texts._text.sample([context], 3, Sampling(temperature=0.0), 0, cache=False)[0].text
+        for context in ("a bear so cute", "two")
+    ]
+    assert found == alone
 
 
 def test_runs_that_continue_no_text_are_refused(run):

@@ -1,6 +1,7 @@
 """The results of `zoo.load` against those of the model's own functions."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import jax
@@ -14,6 +15,7 @@ from tests.support.small_runs import small
 from tests.support.small_tokenizers import OPENS, saved
 from tests.support.untrained import untrained
 from zoo.cli.main import main
+from zoo.data.labelled.examples import LabelledText
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.decoding.sampling import Sampling
@@ -253,6 +255,37 @@ def zoo_model(run):
     from flax import nnx
 
     return nnx.merge(split(run.model)[0], run.params, run.stats)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "pair"),
+    [
+        ("RobertaForSequenceClassification", [256], [0], [256, 97, 0, 0, 98, 0]),
+        ("BertForSequenceClassification", [256], [0], [256, 97, 0, 98, 0]),
+        ("LlamaForSequenceClassification", [256], [], None),
+        ("Qwen3ForSequenceClassification", [], [], None),
+    ],
+)
+@pytest.mark.promise(reason="a model of another objective is compiled")
+def test_an_imported_head_reads_what_its_tokenizer_puts_around_texts(folder, tmp_path, name, before, after, pair):
+    run_folder = shutil.copytree(folder(CLASSIFIER | {"model__position__kind": "rope"}), tmp_path / "run")
+    imported = {"class": name, "text_frame": {"before": before, "after": after}, "trained_length": 40}
+    write_json(run_folder / "meta.json", {"data": {"labels": ["a", "b", "c"]}, "imported": imported})
+    model = zoo.load(run_folder)
+
+    def read(second, text="a"):
+        _, encoded = model._task_predictions.scores([LabelledText(text, second, "a")])
+        rows = encoded.arrays["tokens"]
+        return [row[row >= 0].tolist() for row in rows]
+
+    assert read(None) == [[*before, 97, *after]]
+    # Up to the length of the published model's rows, and not of those of its training here.
+    assert max(map(len, read(None, 60 * "a"))) == 40
+    if pair:
+        assert read("b") == [pair]
+    else:
+        with pytest.raises(ConfigError, match="the published tokenizer separates no texts"):
+            model.predict([("a", "b")])
 
 
 @pytest.mark.parametrize("kind", ["tagging", "regression", "extraction"])

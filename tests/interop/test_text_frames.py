@@ -119,3 +119,18 @@ def test_choices_of_generation_that_are_not_made_are_named(tmp_path):
     # A file of its own takes the place of config.json's choices.
     (tmp_path / "generation_config.json").write_text(json.dumps({"repetition_penalty": 1.0, "eos_token_id": 2}))
     assert unapplied_choices(tmp_path, settings) == ""
+
+
+@pytest.mark.parametrize(
+    ("specials", "settings", "alone"),
+    [
+        # As Qwen's chat models: no BOS, and another EOS than the token between documents.
+        ((END, "<|im_end|>"), {"bos_token": None, "eos_token": "<|im_end|>"}, (1,)),
+        ((END, "<|im_end|>"), {"bos_token": None, "eos_token": END}, ()),
+        (("<s>", "</s>"), {"bos_token": "<s>", "eos_token": "</s>"}, ()),
+    ],
+)
+def test_a_text_of_no_tokens_is_the_tokenizers_own_bos_or_eos(tmp_path, specials, settings, alone):
+    found = frame(tmp_path, "qwen2", specials, settings | {"tokenizer_class": "Qwen2Tokenizer"})
+    assert (found.before, found.alone) == ((), alone)
+    assert TextFrame.from_record(found.to_record()) == found

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.special_tokens import read_special_tokens
-from zoo.decoding.stop_strings import stop_table
+from zoo.decoding.stop_strings import stop_table, written_bytes
 from zoo.decoding.unmasking import UnmaskingGenerator
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
@@ -231,6 +232,13 @@ class TextGenerator:
         """Returns whether the objective has a trait."""
         return self.objective.kind in OBJECTIVE_KINDS.having(trait)
 
+    @cached_property
+    def _written(self) -> list[bytes]:
+        """The bytes that each token writes: SentencePiece names spaces and single bytes."""
+        if self.tokenizer.lossless:
+            return list(self.tokenizer.pieces)
+        return [written_bytes(piece) for piece in self.tokenizer.pieces]
+
     @property
     def _continues(self) -> bool:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
@@ -244,7 +252,7 @@ class TextGenerator:
     def _request_of(
         self, read: Sequence[tuple[Sequence[int], Sequence[int]]], max_new_tokens: int, stop: Sequence[str]
     ) -> dict[str, Any]:
-        table = stop_table(self.vocab_size, self._ends, stop, self.tokenizer.pieces)
+        table = stop_table(self.vocab_size, self._ends, stop, self._written if stop else ())
         return {
             "prompts": [row for _, row in read],
             "max_new_tokens": max_new_tokens,
@@ -272,7 +280,8 @@ class TextGenerator:
             return self._encode_source(prompt)
         if self._frame is not None:
             # Without a token there is nothing to continue.
-            return self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt)) or [opens]
+            ids = self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt))
+            return ids or list(self._frame.alone) or [opens]
         if self._fills_blanks:
             text = prompt if self._has("denoising") or BLANK.search(prompt) else prompt + "<0>"
             return [opens, *self._encode_blanks(text), opens]

@@ -248,6 +248,7 @@ def evaluate_folder(
         "task_sha256": TaskMetric(task).contents_sha256(),
         "settings": asdict(settings),
         "step": run.step,
+        **({} if run.trained_length is None else {"trained_length": str(run.trained_length)}),
         "parameters_sha256": parameters_sha256(run.params),
         "versions": {"zoo": zoo.__version__, "python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in VERSIONS_OF},

@@ -17,8 +17,9 @@ NEW_TOKENS = 256
 """Most tokens that are generated where a task does not say."""
 # Arguments of `generate_until` that are read.
 _ARGUMENTS = ("until", "max_gen_toks", "max_new_tokens", "max_tokens", "do_sample", "temperature", "top_k", "top_p")
-# These change nothing where no beams are searched.
-_INERT = ("num_beams", "num_return_sequences", "stop_sequences", "early_stopping", "use_cache", "max_length")
+# These change nothing where one text is written for a context, and no beams are searched.
+_INERT = ("stop_sequences", "early_stopping", "use_cache", "max_length")
+_ONE = ("num_beams", "num_return_sequences")
 
 
 class TextRequests:
@@ -59,7 +60,7 @@ class TextRequests:
         self._splits = self._splits and run.text_frame is None
         self._text = TextGenerator(
             config, run.tokenizer, run.model, run.params, run.stats, run.source_tokenizer,
-            PromptReading(frame=run.text_frame),
+            PromptReading(run.trained_length, frame=run.text_frame),
         )  # fmt: skip
         self.scorer = ContinuationScorer(run, rows)
         self.scorer.generator = self._text.generator
@@ -112,18 +113,24 @@ class TextRequests:
                 `max_gen_toks` leaves no room for a context, half of `max_length` is new.
 
         Raises:
-            ConfigError: an argument that is not known; as `loglikelihood`.
+            ConfigError: an argument that is not known, or asks for beams or several texts; as
+                `loglikelihood`.
         """
         groups: dict[tuple[Any, ...], list[int]] = {}
         for number, (_, arguments) in enumerate(requests):
             groups.setdefault(_settings(arguments), []).append(number)
         found = [""] * len(requests)
+        # What cannot be cached depends on the longest text of a batch, so that each is read alone.
+        cache = self._text.generator.why_uncacheable() is None
+        drawn = 0
         for (until, asked, sampling), numbers in groups.items():
             new = asked if asked < self.max_length else max(1, self.max_length // 2)
             read = {number: self._prompt(requests[number][0], self.max_length - new) for number in numbers}
             # Of unequal contexts, neighbours are about as long.
-            for part in _parts(sorted(numbers, key=lambda number: -len(read[number][1])), self.rows):
-                texts = self._text.sample_encoded([read[number] for number in part], new, sampling, 0, until)
+            for part in _parts(sorted(numbers, key=lambda number: -len(read[number][1])), self.rows if cache else 1):
+                # A task may ask for many texts after one context: batches have their own numbers.
+                drawn += 1
+                texts = self._text.sample_encoded([read[number] for number in part], new, sampling, drawn, until, cache)
                 for number, completion in zip(part, texts, strict=True):
                     found[number] = completion.text
         return found
@@ -211,7 +218,9 @@ def windows(tokens: Sequence[int], max_length: int) -> Iterator[Continuation]:
 
 def _settings(arguments: Mapping[str, Any]) -> tuple[tuple[str, ...], int, Sampling]:
     """Returns (strings that end the text, most new tokens, sampling) of the arguments of a task."""
-    if unknown := [name for name in arguments if name not in (*_ARGUMENTS, *_INERT)]:
+    if several := [f"{name}={arguments[name]}" for name in _ONE if (arguments.get(name) or 1) != 1]:
+        raise ConfigError(f"generation_kwargs: {', '.join(several)}: one text is written for a context, without beams")
+    if unknown := [name for name in arguments if name not in (*_ARGUMENTS, *_INERT, *_ONE)]:
         raise ConfigError(f"generation_kwargs: {', '.join(unknown)}: known are {', '.join(_ARGUMENTS)}")
     until = arguments.get("until") or ()
     until = (until,) if isinstance(until, str) else tuple(one for one in until if one)

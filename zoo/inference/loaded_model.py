@@ -291,14 +291,22 @@ class LoadedModel:
         prompts = [each if isinstance(each, str) else self._row(each).tolist() for each in several]
         if max_new_tokens is None:
             max_new_tokens = self._generator.fitting_tokens(prompts, NEW_TOKENS)
-        return self._generator.sample(prompts, max_new_tokens, sampling or Sampling(temperature=0.0), seed, stop)
+        sampling = sampling or Sampling(temperature=0.0)
+        if self._generator.generator.why_uncacheable() is None:
+            return self._generator.sample(prompts, max_new_tokens, sampling, seed, stop)
+        # RoPE whose angles follow the length of the longest text of a batch: each is read alone.
+        return [
+            answer
+            for prompt in prompts
+            for answer in self._generator.sample([prompt], max_new_tokens, sampling, seed, stop, cache=False)
+        ]
 
     @cached_property
     def _generator(self) -> TextGenerator:
         run = self.run
         return TextGenerator(
             run.config, run.tokenizer, run.model, run.params, run.stats, run.source_tokenizer,
-            PromptReading(frame=run.text_frame),
+            PromptReading(run.trained_length, frame=run.text_frame),
         )  # fmt: skip
 
     @cached_property

@@ -21,8 +21,13 @@ from zoo.data.rows.packed_rows import PADDING
 from zoo.errors import ConfigError
 from zoo.files import read_object_or_empty
 from zoo.models.functional import Params, split
-from zoo.objectives.objective import EVALUATION
+from zoo.objectives.objective import EVALUATION, beyond_position_table
 from zoo.training.trained_run import TrainedRun
+
+# Classes of published models whose tokenizer puts two separators between the texts of a pair.
+DOUBLED = ("Bart", "Camembert", "Longformer", "Roberta", "XLMRoberta")
+# Largest number of tokens of a row of a model with more positions.
+LONGEST = 4096
 
 
 class Prediction(NamedTuple):
@@ -62,21 +67,44 @@ class TaskPredictor:
         data = _data_record(folder)
         self.run, self.kind, self.labels = run, kind, tuple(map(str, data.get("labels") or ()))
         self._unanswerable = data.get(UNANSWERABLE) is True
+        imported = read_object_or_empty(folder / "meta.json").get("imported")
+        self._class = str(imported.get("class", "")) if isinstance(imported, dict) else ""
         if kind in ("classification", "tagging") and not self.labels:
             names = run.config.model.head.classes
             self.labels = tuple(f"label {number}" for number in range(names))
 
     def scores(self, examples: Sequence[Any]) -> tuple[np.ndarray, Any]:
         """Returns (scores of the head [N, (T,) C], the encoded rows) of examples."""
-        run, config = self.run, self.run.config
-        delimiters = RowDelimiters.of(run.tokenizer, config.model.vocab_size)
-        encoded = self.task.encode(examples, run.tokenizer, delimiters, config.data.sequence_length)
+        run = self.run
+        encoded = self.task.encode(examples, run.tokenizer, self._delimiters, self._length)
         arrays = {name: encoded.arrays[name] for name in ("tokens", "segments") if name in encoded.arrays}
         # Rows of texts that fill less than a row are read at their own length, as in training.
         width = max(1, int((arrays["tokens"] != PADDING).sum(axis=1).max()))
         batch = {name: array[:, :width] for name, array in arrays.items()}
         objective = run.objective
         return np.asarray(_head_scores(objective, split(run.model)[0], run.params, run.stats, batch)), encoded
+
+    @property
+    def _delimiters(self) -> RowDelimiters:
+        """Those of training, or of an imported run what its tokenizer puts around texts."""
+        frame = self.run.text_frame
+        if frame is None:
+            return RowDelimiters.of(self.run.tokenizer, self.run.config.model.vocab_size)
+        return RowDelimiters(frame.before, frame.after, frame.after * (2 if self._class.startswith(DOUBLED) else 1))
+
+    @property
+    def separates_pairs(self) -> bool:
+        """Whether something stands between two texts."""
+        return bool(self._delimiters.between)
+
+    @property
+    def _length(self) -> int:
+        """Largest number of tokens of a row: that of training, of an import the published one."""
+        run, own = self.run, self.run.config.data.sequence_length
+        if run.trained_length is None:
+            return own
+        length = max(own, int(min(run.trained_length, LONGEST)))
+        return own if beyond_position_table(run.config.model, run.model, length) else length
 
     @property
     def task(self) -> Any:
@@ -100,6 +128,8 @@ def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[st
     pairs = [isinstance(example, tuple | list) for example in examples]
     if any(pairs) != all(pairs):
         raise ConfigError("some examples are pairs of texts and some are single texts")
+    if any(pairs) and not predictor.separates_pairs:
+        raise ConfigError("the published tokenizer separates no texts, so that the model reads no pairs")
     return _PREDICT[predictor.kind](predictor, [tuple(e) if pair else (e, None) for e, pair in zip(examples, pairs)])
 
 

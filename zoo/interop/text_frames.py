@@ -96,9 +96,19 @@ def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | N
     if both:
         start = _ids(chosen.get("decoder_start_token_id")) or (tokenizer.start_id,)
         decoder = (start[0], *_ids(chosen.get("forced_bos_token_id")))
-    return TextFrame(
-        *around, decoder, _ids(chosen.get("eos_token_id")), _blanks(tokenizer, given, name) if both else ()
-    )
+    blanks = _blanks(tokenizer, given, name) if both else ()
+    return TextFrame(*around, decoder, _ids(chosen.get("eos_token_id")), blanks, _alone(folder, tokenizer))
+
+
+def _alone(folder: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Returns the tokenizer's own BOS, or its EOS without one, where another token opens documents.
+
+    lm-evaluation-harness conditions texts without a context on it (`HFLM.prefix_token_id`).
+    """
+    roles = AddedTokens.beside(folder / SETTINGS_FILE).roles
+    named = (_id_of(tokenizer, roles[role]) for role, _ in (BOS, EOS) if role in roles)
+    id = next((one for one in named if one is not None), tokenizer.bos_id)
+    return () if id == tokenizer.bos_id else (id,)
 
 
 def _ids(value: Any) -> tuple[int, ...]:

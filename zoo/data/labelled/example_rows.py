@@ -10,19 +10,24 @@ from zoo.data.tokenizers.tokenizer import Tokenizer
 
 
 class RowDelimiters(NamedTuple):
-    """Ids around texts: `opening` begins a row, `separator` ends each text."""
+    """Ids around texts: `before` begins a row, `after` ends it, and `between` separates two texts."""
 
-    opening: int
-    separator: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    between: tuple[int, ...]
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: int) -> "RowDelimiters":
-        """Returns the tokenizer's delimiters, for a model of `ids` ids.
+        """Returns the tokenizer's delimiters, one each, for a model of `ids` ids.
 
         If the model has no separator, the token that opens documents replaces it (GPT-2).
         """
-        known = tokenizer.separator_id < ids
-        return cls(tokenizer.bos_id, tokenizer.separator_id if known else tokenizer.bos_id)
+        separator = tokenizer.separator_id if tokenizer.separator_id < ids else tokenizer.bos_id
+        return cls((tokenizer.bos_id,), (separator,), (separator,))
+
+    def room(self, length: int, pairs: bool) -> int:
+        """Returns the tokens of a row of T = `length` that are text."""
+        return length - len(self.before) - len(self.after) - pairs * len(self.between)
 
 
 def build_rows(
@@ -47,17 +52,16 @@ def build_rows(
     for row in range(count):
         first = firsts[row]
         second = None if seconds is None else seconds[row]
-        a, b = longest_first_lengths(
-            len(first), 0 if second is None else len(second), length - 2 - (second is not None)
-        )
+        room = delimiters.room(length, second is not None)
+        a, b = longest_first_lengths(len(first), 0 if second is None else len(second), room)
         cut += a < len(first) or (second is not None and b < len(second))
-        tokens[row, 0] = delimiters.opening
-        tokens[row, 1 : a + 1] = first[:a]
-        tokens[row, a + 1] = delimiters.separator
+        whole = [*delimiters.before, *first[:a]]
         if second is not None:
-            tokens[row, a + 2 : a + 2 + b] = second[:b]
-            tokens[row, a + 2 + b] = delimiters.separator
-            segments[row, a + 2 : a + b + 3] = 1
+            whole += delimiters.between
+            segments[row, len(whole) : len(whole) + b + len(delimiters.after)] = 1
+            whole += second[:b].tolist()
+        whole += delimiters.after
+        tokens[row, : len(whole)] = whole
     return {"tokens": tokens} | ({} if seconds is None else {"segments": segments}), cut
 
 
@@ -77,16 +81,16 @@ class TextWindows(NamedTuple):
 
 
 def split_into_windows(
-    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, length: int, stride: int
+    firsts: Sequence[np.ndarray], seconds: Sequence[np.ndarray] | None, room: int, stride: int
 ) -> TextWindows:
-    """Cuts texts that do not fit into a row of T = `length` tokens into overlapping parts.
+    """Cuts texts that do not fit into the `room` of a row into overlapping parts.
 
     Each part begins `stride` tokens after the one before. Of a pair, the longer text is cut into
     parts, and every row has the whole shorter one; this may take half of the row and is truncated
     beyond that.
     """
     found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
-    numbers, cut, room = [], 0, length - 2 - (seconds is not None)
+    numbers, cut = [], 0
     for number, first in enumerate(firsts):
         texts = [first] if seconds is None else [first, seconds[number]]
         longer, left = int(len(texts[-1]) > len(first)), room

@@ -101,25 +101,21 @@ class Extraction:
         located = dict(zip(texts, tokenizer.encode_with_offsets(texts), strict=True))
         rows, windows, cut, lost = [], [], 0, 0
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
-            half = (length - 3) // 2
+            half = delimiters.room(length, pairs=True) // 2
             cut += len(question) > half
             asked, context = question[:half], located[example.context]
-            room, held = length - 3 - len(asked), False
+            asks = [*delimiters.before, *asked, *delimiters.between]
+            room, held = delimiters.room(length, pairs=True) - len(asked), False
             for begin in window_starts(len(context.ids), room, self.stride):
                 ids = context.ids[begin : begin + room]
                 window = Window(
-                    number, len(asked) + 2, context.starts[begin : begin + room], context.stops[begin : begin + room]
+                    number, len(asks), context.starts[begin : begin + room], context.stops[begin : begin + room]
                 )
                 start, end = span_in(window, example.answers[0]) if example.answers else (-1, -1)
                 held |= start >= 0
                 tokens = np.full(length, PADDING, np.int32)
-                tokens[: window.first + len(ids) + 1] = [
-                    delimiters.opening,
-                    *asked,
-                    delimiters.separator,
-                    *ids,
-                    delimiters.separator,
-                ]
+                row = [*asks, *ids, *delimiters.after]
+                tokens[: len(row)] = row
                 segments = (np.arange(length) >= window.first) & (tokens != PADDING)
                 rows.append((tokens, segments, (window.first, window.first + len(ids)), max(start, 0), max(end, 0)))
                 windows.append(window)

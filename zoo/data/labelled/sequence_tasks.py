@@ -96,7 +96,7 @@ class Classification:
         if self.stride is None:
             arrays, cut = build_rows(firsts, seconds, delimiters, length)
             return EncodedExamples(arrays | {"labels": targets}, {"rows cut to the sequence length": cut}, owners)
-        windows = split_into_windows(firsts, seconds, length, self.stride)
+        windows = split_into_windows(firsts, seconds, delimiters.room(length, pairs), self.stride)
         arrays, _ = build_rows(windows.firsts, windows.seconds, delimiters, length)
         several = int((np.bincount(windows.examples) > 1).sum())
         counts = {"texts read in several windows": several, "shorter texts of pairs cut to half a row": windows.cut}

@@ -55,8 +55,8 @@ class Tagging:
         labels, places, lost = np.full(arrays["tokens"].shape, PADDING, np.int32), [], 0
         for row, (example, tokens) in enumerate(zip(examples, located, strict=True)):
             first = first_token_of_words(example.words, tokens.starts, tokens.stops)
-            # After [CLS], leaving room for [SEP].
-            place = np.where((first >= 0) & (first < length - 2), first + 1, -1)
+            fits = (first >= 0) & (first < delimiters.room(length, pairs=False))
+            place = np.where(fits, first + len(delimiters.before), -1)
             lost += int((place < 0).sum())
             labels[row, place[place >= 0]] = [
                 number[tag] for tag, there in zip(example.tags, place >= 0, strict=True) if there

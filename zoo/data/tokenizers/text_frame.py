@@ -16,6 +16,7 @@ class TextFrame:
         decoder: ids with which the decoder of an encoder-decoder begins; empty without one.
         ends: ids that end a generated text; if empty, any special token does.
         blanks: ids that stand for the blanks "<0>", "<1>", ... of a text (T5's sentinels).
+        alone: what a text of no tokens is read as; if empty, the token that opens documents.
     """
 
     before: tuple[int, ...] = ()
@@ -23,6 +24,7 @@ class TextFrame:
     decoder: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
     blanks: tuple[int, ...] = ()
+    alone: tuple[int, ...] = ()
 
     def around(self, ids: Sequence[int]) -> list[int]:
         """Returns the ids of a text with those around it, not repeated where the text has them."""
