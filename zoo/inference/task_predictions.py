@@ -86,7 +86,7 @@ class TaskPredictor:
 
     @property
     def _delimiters(self) -> RowDelimiters:
-        """Those of training, or of an imported run what its tokenizer puts around texts."""
+        """The ids around texts: of training, or for an import those of its published tokenizer."""
         frame = self.run.text_frame
         if frame is None:
             return RowDelimiters.of(self.run.tokenizer, self.run.config.model.vocab_size)
