@@ -59,7 +59,7 @@ MUTANTS = (
         "return sum_of_means(losses, objective.all_normalizers(part)), (",
         STEP_TESTS,
     ),
-    Mutant("AdamW: vectors decay", OPTIMIZER, "ndim >= 2", "ndim >= 1", OPTIMIZER_TESTS),
+    Mutant("AdamW: vectors decay", "zoo/models/functional.py", "ndim >= 2 and", "ndim >= 1 and", OPTIMIZER_TESTS),
     Mutant(
         "evaluation: mean of the batches' means",
         EVALUATION,

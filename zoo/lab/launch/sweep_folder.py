@@ -16,8 +16,7 @@ from zoo.lab.declarations import POST_HOC, TUNING_FOLDER
 from zoo.lab.launch.slurm_queue import SLURM_FOLDER
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.prerequisites import references
-from zoo.lab.results.noise import is_named, source_of
-from zoo.lab.results.schema import as_dict, as_list, parse_looks, restore_prerequisite_names
+from zoo.lab.results.schema import as_dict, as_list, is_named, parse_looks, restore_prerequisite_names, source_of
 from zoo.nested import flatten
 from zoo.training.records.extension import extension_obstacle, find_extension
 from zoo.training.records.record_faults import config_edit

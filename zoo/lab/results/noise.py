@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo.errors import ConfigError
 from zoo.lab.declarations import Contrast
-from zoo.lab.results.schema import as_dict, as_text
+from zoo.lab.results.schema import OF_SWEEPS
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import tuning_curves
 from zoo.lab.statistics.noise import Noise, Regret
@@ -17,7 +17,6 @@ from zoo.lab.statistics.tuning_curve import total_regret
 
 # Fewer other arms than this do not tell the noise of the two that are compared.
 MINIMUM_OTHER_ARMS = 2
-_OF_SWEEPS = "the arms and seeds of"
 
 
 def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
@@ -97,18 +96,6 @@ def pooled_noise(
     return Noise(sd, df, f"the {len(by_arm)} other arms of the sweep" if without else "the arms of the sweep")
 
 
-def is_named(noise: Mapping[str, Any]) -> bool:
-    """Whether a noise, {metric: {sd, df, source}}, is that of sweeps which were named
-    (`noise_of_sweeps`).
-    """
-    return any(source_of(one).startswith(_OF_SWEEPS) for one in noise.values())
-
-
-def source_of(noise: Any) -> str:
-    """Returns the source of one metric's noise; empty if the record is damaged."""
-    return as_text(as_dict(noise).get("source"))
-
-
 def noise_of_sweeps(folders: Sequence[Path], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Returns {metric: {sd, df, source}} of earlier sweeps, pooled over them.
 
@@ -129,7 +116,7 @@ def noise_of_sweeps(folders: Sequence[Path], metrics: Iterable[str]) -> dict[str
         df = sum(one.df for _, one in noise)
         variance = sum(one.df * one.sd**2 for _, one in noise) / df
         names = ", ".join(folder.name for folder in folders)
-        found[metric] = {"sd": variance**0.5, "df": df, "source": f"{_OF_SWEEPS} {names}"}
+        found[metric] = {"sd": variance**0.5, "df": df, "source": f"{OF_SWEEPS} {names}"}
     return found
 
 

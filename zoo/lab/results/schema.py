@@ -12,6 +12,9 @@ from zoo.lab.statistics.noise import Noise
 from zoo.training.records.record_faults import SHORT_ROWS, ignores_length_of_rows
 from zoo.training.records.run_folder import recorded_executor
 
+# Begins the source of a noise that earlier sweeps tell, which were named.
+OF_SWEEPS = "the arms and seeds of"
+
 
 def restore_prerequisite_names(settings: Mapping[str, Any], folders: Mapping[str, str]) -> dict[str, Any]:
     """Returns a config with the folders of prerequisite runs replaced by `prerequisite:NAME`.
@@ -91,6 +94,16 @@ def as_dict(value: Any) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Returns the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+def is_named(noise: Mapping[str, Any]) -> bool:
+    """Whether a noise, {metric: {sd, df, source}}, is that of sweeps which `--noise-from` named."""
+    return any(source_of(one).startswith(OF_SWEEPS) for one in noise.values())
+
+
+def source_of(noise: Any) -> str:
+    """Returns the source of one metric's noise; empty if the record is damaged."""
+    return as_text(as_dict(noise).get("source"))
 
 
 def starts(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
