@@ -127,7 +127,7 @@ class ForwardMode:
     losses: dict[tuple[str, str], Float[Array, ""]] | None = None
     sharding: ActivationSharding | None = None
     platform: Platform | None = None
-    rows: Int[Array, " B"] | None = None
+    rows: Int[Array, " rows"] | None = None
 
 
 @dataclass(frozen=True)
