@@ -198,7 +198,7 @@ def test_noise_is_that_of_earlier_sweeps_and_named_before_the_runs(zoo, folder, 
     for inside in ("runs/norms", "runs/../runs/norms"):
         code, _, err = zoo("norms.py", "--seeds", "3", "--noise-from", inside)
         assert code == 2
-        assert "is told by runs of other sweeps" in err
+        assert "noise has to be estimated from earlier sweeps" in err
     assert zoo("norms.py", "--seeds", "3")[0] == 0
     assert (
         "noise changed after runs had finished; before: the arms and seeds of earlier; now: no earlier sweep"

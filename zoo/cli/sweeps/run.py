@@ -117,8 +117,8 @@ def _check_noise_from(args: argparse.Namespace, folder: Path) -> None:
     inside = [str(each) for each in args.noise_from or () if own in (each.resolve(), *each.resolve().parents)]
     if inside:
         raise ConfigError(
-            f"--noise-from {listed(inside, 3)}: the noise of a sweep's differences is told by runs of other sweeps, "
-            f"which were there before it; these are in {folder} itself: move it first, or use another --output"
+            f"--noise-from {listed(inside, 3)}: noise has to be estimated from earlier sweeps, and these runs are of "
+            f"{folder} itself; move it first, or use another --output"
         )
 
 
