@@ -230,7 +230,7 @@ def test_plans_record_measures_and_tuning_omits_them():
         (
             "measured/head_divergence",
             {"data.isolate_documents": True},
-            "it reads rows as one segment from position 0, which data.isolate_documents of this run change",
+            "it reads rows as one segment from position 0, and this run sets data.isolate_documents",
         ),
         (
             GROWTH,

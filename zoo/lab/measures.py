@@ -73,7 +73,7 @@ def _why_other_rows(flat: Mapping[str, Any]) -> str:
         return f"it needs objective.kind={' or '.join(kinds)}, and this run has {flat['objective.kind']}"
     own = [path for path in ("data.isolate_documents", "data.position_offsets") if flat[path]]
     own += ["data.row_format"] if flat["data.row_format"].endswith("pairs") else []
-    return f"it reads rows as one segment from position 0, which {' and '.join(own)} of this run change" if own else ""
+    return f"it reads rows as one segment from position 0, and this run sets {' and '.join(own)}" if own else ""
 
 
 MEASURES = {

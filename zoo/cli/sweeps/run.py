@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_noise_from(args: argparse.Namespace, folder: Path) -> None:
-    """Refuses the sweep itself as one that tells its noise."""
+    """Refuses the sweep itself as a source of its noise."""
     own = folder.resolve()
     inside = [str(each) for each in args.noise_from or () if own in (each.resolve(), *each.resolve().parents)]
     if inside:
