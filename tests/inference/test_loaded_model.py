@@ -258,18 +258,18 @@ def zoo_model(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after", "pair"),
+    ("before", "after", "between", "pair"),
     [
-        ("RobertaForSequenceClassification", [256], [0], [256, 97, 0, 0, 98, 0]),
-        ("BertForSequenceClassification", [256], [0], [256, 97, 0, 98, 0]),
-        ("LlamaForSequenceClassification", [256], [], None),
-        ("Qwen3ForSequenceClassification", [], [], None),
+        ([256], [0], [0, 0], [256, 97, 0, 0, 98, 0]),
+        ([256], [0], [0], [256, 97, 0, 98, 0]),
+        ([256], [], [256], [256, 97, 256, 98]),
+        ([], [], [], None),
     ],
 )
 @pytest.mark.promise(reason="a model of another objective is compiled")
-def test_an_imported_head_reads_what_its_tokenizer_puts_around_texts(folder, tmp_path, name, before, after, pair):
+def test_an_imported_head_reads_what_its_tokenizer_puts_around_texts(folder, tmp_path, before, after, between, pair):
     run_folder = shutil.copytree(folder(CLASSIFIER | {"model__position__kind": "rope"}), tmp_path / "run")
-    imported = {"class": name, "text_frame": {"before": before, "after": after}, "trained_length": 40}
+    imported = {"text_frame": {"before": before, "after": after, "between": between}, "trained_length": 40}
     write_json(run_folder / "meta.json", {"data": {"labels": ["a", "b", "c"]}, "imported": imported})
     model = zoo.load(run_folder)
 
@@ -284,7 +284,7 @@ def test_an_imported_head_reads_what_its_tokenizer_puts_around_texts(folder, tmp
     if pair:
         assert read("b") == [pair]
     else:
-        with pytest.raises(ConfigError, match="the published tokenizer separates no texts"):
+        with pytest.raises(ConfigError, match="knows nothing between two texts"):
             model.predict([("a", "b")])
 
 

@@ -134,3 +134,31 @@ def test_a_text_of_no_tokens_is_the_tokenizers_own_bos_or_eos(tmp_path, specials
     found = frame(tmp_path, "qwen2", specials, settings | {"tokenizer_class": "Qwen2Tokenizer"})
     assert (found.before, found.alone) == ((), alone)
     assert TextFrame.from_record(found.to_record()) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "between"),
+    [
+        (("roberta", OF_FAIRSEQ, {"cls_token": "<s>", "sep_token": "</s>"}, "", "vocab.json"), (1, 1)),
+        (("llama", OF_FAIRSEQ), (0,)),
+        (("llama", OF_FAIRSEQ, {"tokenizer_class": "LlamaTokenizer", "add_eos_token": True}), (1, 0)),
+        (("gpt2", [END], {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "add_bos_token": True}, "",
+          "vocab.json"), (0,)),
+        # The template of single texts says nothing about pairs.
+        (("qwen2", [END], {}, f"{END} $A"), ()),
+    ],
+)  # fmt: skip
+def test_classes_of_tokenizers_put_ids_between_two_texts(tmp_path, arguments, between):
+    assert frame(tmp_path, *arguments).between == between
+
+
+def test_a_template_of_pairs_says_what_is_between_them(tmp_path):
+    frame(tmp_path, "bert", ["[CLS]", "[SEP]"], {}, "[CLS] $A [SEP]")
+    file = tmp_path / "tokenizer.json"
+    model = Tokenizer.from_file(str(file))
+    model.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] [SEP] $B [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
+    )
+    model.save(str(file))
+    found = frame_of(tmp_path, {"model_type": "bert"}, read_pretrained(tmp_path), both=False)
+    assert (found.before, found.after, found.between) == ((0,), (1,), (1, 1))

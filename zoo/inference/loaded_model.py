@@ -297,8 +297,8 @@ class LoadedModel:
         # RoPE whose angles follow the length of the longest text of a batch: each is read alone.
         return [
             answer
-            for prompt in prompts
-            for answer in self._generator.sample([prompt], max_new_tokens, sampling, seed, stop, cache=False)
+            for number, prompt in enumerate(prompts)
+            for answer in self._generator.sample([prompt], max_new_tokens, sampling, seed + number, stop, cache=False)
         ]
 
     @cached_property

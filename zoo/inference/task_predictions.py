@@ -24,8 +24,6 @@ from zoo.models.functional import Params, split
 from zoo.objectives.objective import EVALUATION, beyond_position_table
 from zoo.training.trained_run import TrainedRun
 
-# Classes of published models whose tokenizer puts two separators between the texts of a pair.
-DOUBLED = ("Bart", "Camembert", "Longformer", "Roberta", "XLMRoberta")
 # Largest number of tokens of a row of a model with more positions.
 LONGEST = 4096
 
@@ -67,8 +65,6 @@ class TaskPredictor:
         data = _data_record(folder)
         self.run, self.kind, self.labels = run, kind, tuple(map(str, data.get("labels") or ()))
         self._unanswerable = data.get(UNANSWERABLE) is True
-        imported = read_object_or_empty(folder / "meta.json").get("imported")
-        self._class = str(imported.get("class", "")) if isinstance(imported, dict) else ""
         if kind in ("classification", "tagging") and not self.labels:
             names = run.config.model.head.classes
             self.labels = tuple(f"label {number}" for number in range(names))
@@ -90,7 +86,7 @@ class TaskPredictor:
         frame = self.run.text_frame
         if frame is None:
             return RowDelimiters.of(self.run.tokenizer, self.run.config.model.vocab_size)
-        return RowDelimiters(frame.before, frame.after, frame.after * (2 if self._class.startswith(DOUBLED) else 1))
+        return RowDelimiters(frame.before, frame.after, frame.between)
 
     @property
     def separates_pairs(self) -> bool:
@@ -129,7 +125,7 @@ def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[st
     if any(pairs) != all(pairs):
         raise ConfigError("some examples are pairs of texts and some are single texts")
     if any(pairs) and not predictor.separates_pairs:
-        raise ConfigError("the published tokenizer separates no texts, so that the model reads no pairs")
+        raise ConfigError("the record of the import knows nothing between two texts: pairs cannot be read")
     return _PREDICT[predictor.kind](predictor, [tuple(e) if pair else (e, None) for e, pair in zip(examples, pairs)])
 
 

@@ -68,8 +68,11 @@ BYTE_BLANKS = tuple(range(258, 250, -1))
 
 
 class _Around(NamedTuple):
+    """Ids around a text, and between the two of a pair."""
+
     before: tuple[int, ...]
     after: tuple[int, ...]
+    between: tuple[int, ...] = ()
 
 
 def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | None, both: bool) -> TextFrame | None:
@@ -97,7 +100,8 @@ def frame_of(folder: Path, settings: Mapping[str, Any], tokenizer: Tokenizer | N
         start = _ids(chosen.get("decoder_start_token_id")) or (tokenizer.start_id,)
         decoder = (start[0], *_ids(chosen.get("forced_bos_token_id")))
     blanks = _blanks(tokenizer, given, name) if both else ()
-    return TextFrame(*around, decoder, _ids(chosen.get("eos_token_id")), blanks, _alone(folder, tokenizer))
+    ends, alone = _ids(chosen.get("eos_token_id")), _alone(folder, tokenizer)
+    return TextFrame(around.before, around.after, decoder, ends, blanks, alone, around.between)
 
 
 def _alone(folder: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -137,15 +141,19 @@ def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, to
         name = of_model
     if flags := FOLLOW_FLAGS.get(name):
         begins, ends = given.get("add_bos_token", flags.begins), given.get("add_eos_token")
-        return _Around(ids((flags.bos,)) if begins else (), ids((flags.eos,)) if ends else ())
+        before, after = ids((flags.bos,)) if begins else (), ids((flags.eos,)) if ends else ()
+        return _Around(before, after, after + before)
     if name not in TEMPLATES:
         return None
-    before, after = TEMPLATES[name]
-    return _Around(ids((BOS,) if name == "GPT2" and given.get("add_bos_token") else before), ids(after))
+    before, after = (ids(tokens) for tokens in TEMPLATES[name])
+    if name == "GPT2" and given.get("add_bos_token"):
+        before = ids((BOS,))
+    # Fairseq's models end each text of a pair, and separate them too; two texts of GPT-2 each begin.
+    return _Around(before, after, after * 2 if TEMPLATES[name] == OF_FAIRSEQ else after or before)
 
 
 def _written(file: Path) -> _Around | None:
-    """Returns what the post-processor of a tokenizer.json puts around a text."""
+    """Returns what the post-processor of a tokenizer.json puts around a text, and between two."""
     from tokenizers import Tokenizer as Model
 
     model = keep_own_tokens(Model.from_file(str(file)))
@@ -153,7 +161,12 @@ def _written(file: Path) -> _Around | None:
         whole, own = model.encode(text).ids, model.encode(text, add_special_tokens=False).ids
         for place in range(len(whole) - len(own) + 1 if own else 0):
             if whole[place : place + len(own)] == own:
-                return _Around(tuple(whole[:place]), tuple(whole[place + len(own) :]))
+                before, after = whole[:place], whole[place + len(own) :]
+                first, second, pair = [*before, *own], [*own, *after], model.encode(text, text).ids
+                # A template of pairs may have other ids around them, which no frame tells.
+                alike = pair[: len(first)] == first and pair[len(pair) - len(second) :] == second
+                between = pair[len(first) : len(pair) - len(second)] if alike else ()
+                return _Around(tuple(before), tuple(after), tuple(between))
     return None
 
 

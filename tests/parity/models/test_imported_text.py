@@ -364,13 +364,22 @@ MASKED = tuple(map(masked, ("bert", "roberta", "distilbert", "longformer")))
 @pytest.mark.parametrize("writer", MASKED, ids=lambda writer: writer.__name__)
 def test_hidden_tokens_are_read_in_the_frame_of_the_published_tokenizer(imported, writer):
     model, tokenizer, run = imported(writer)
-    read = tokenizer(f"my teddy bear{tokenizer.mask_token} is", return_tensors="pt", return_token_type_ids=False)
-    with torch.no_grad():
-        scores = model(**read).logits[0]
-    place = read.input_ids[0].tolist().index(tokenizer.mask_token_id)
-    best = torch.softmax(scores[place], 0).sort(descending=True).values[:3].tolist()
-    (found,) = run.fill_mask("my teddy bear[MASK] is", count=3)
-    assert [one.probability for one in found] == pytest.approx(best, rel=1e-4)
+    for text in ("my teddy bear{} is", "my teddy {} is"):
+        read = tokenizer(text.format(tokenizer.mask_token), return_tensors="pt", return_token_type_ids=False)
+        with torch.no_grad():
+            scores = model(**read).logits[0]
+        place = read.input_ids[0].tolist().index(tokenizer.mask_token_id)
+        best = torch.softmax(scores[place], 0).sort(descending=True).values[:3].tolist()
+        (found,) = run.fill_mask(text.format("[MASK]"), count=3)
+        assert [one.probability for one in found] == pytest.approx(best, rel=3e-4)
+
+
+@pytest.mark.parametrize("writer", [*MASKED, bart, t5, llama], ids=lambda writer: writer.__name__)
+def test_pairs_are_read_in_the_frame_of_the_published_tokenizer(imported, writer):
+    _, tokenizer, run = imported(writer)
+    frame, (first, second) = run.run.text_frame, (run.tokenizer.encode(text).tolist() for text in ("my bear", "is"))
+    expected = tokenizer("my bear", "is", return_token_type_ids=False).input_ids
+    assert [*frame.before, *first, *frame.between, *second, *frame.after] == expected
 
 
 def test_the_page_of_systems_names_cases_that_exist():

@@ -55,13 +55,13 @@ def build_rows(
         room = delimiters.room(length, second is not None)
         a, b = longest_first_lengths(len(first), 0 if second is None else len(second), room)
         cut += a < len(first) or (second is not None and b < len(second))
-        whole = [*delimiters.before, *first[:a]]
+        parts = [delimiters.before, first[:a], *(() if second is None else (delimiters.between, second[:b]))]
+        begin = 0
+        for part in (*parts, delimiters.after):
+            tokens[row, begin : begin + len(part)] = part
+            begin += len(part)
         if second is not None:
-            whole += delimiters.between
-            segments[row, len(whole) : len(whole) + b + len(delimiters.after)] = 1
-            whole += second[:b].tolist()
-        whole += delimiters.after
-        tokens[row, : len(whole)] = whole
+            segments[row, begin - b - len(delimiters.after) : begin] = 1
     return {"tokens": tokens} | ({} if seconds is None else {"segments": segments}), cut
 
 

@@ -17,6 +17,7 @@ class TextFrame:
         ends: ids that end a generated text; if empty, any special token does.
         blanks: ids that stand for the blanks "<0>", "<1>", ... of a text (T5's sentinels).
         alone: what a text of no tokens is read as; if empty, the token that opens documents.
+        between: ids between the two texts of a pair.
     """
 
     before: tuple[int, ...] = ()
@@ -25,6 +26,7 @@ class TextFrame:
     ends: tuple[int, ...] = ()
     blanks: tuple[int, ...] = ()
     alone: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
 
     def around(self, ids: Sequence[int]) -> list[int]:
         """Returns the ids of a text with those around it, not repeated where the text has them."""

@@ -12,7 +12,7 @@ from zoo.lab.statistics.noise import Noise
 from zoo.training.records.record_faults import SHORT_ROWS, ignores_length_of_rows
 from zoo.training.records.run_folder import recorded_executor
 
-# Begins the source of a noise that earlier sweeps tell, which were named.
+# How the source of noise begins that was estimated from the sweeps of `--noise-from`.
 OF_SWEEPS = "the arms and seeds of"
 
 
@@ -108,7 +108,7 @@ def source_of(noise: Any) -> str:
 
 def starts(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the records of the programs that trained a run, from its meta.json: that of its start,
-    and of each time that it was resumed. None without a record of the start.
+    and of each time that it was resumed. Empty without a record of the start.
     """
     return [meta, *filter(None, map(as_dict, as_list(meta.get("resumed"))))] if meta else []
 
