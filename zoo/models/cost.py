@@ -19,6 +19,7 @@ from zoo.config import (
 from zoo.config.fields import SEQUENCE_TASKS, TASKS
 from zoo.config.kinds import ATTENTION_KINDS, OBJECTIVE_KINDS, PLACEMENT_KINDS, POSITION_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
+from zoo.layers.attention.key_values import window_span
 from zoo.layers.parameter import vocabulary_rows
 from zoo.models.architectures import make_model
 
@@ -228,9 +229,7 @@ def cached_numbers(model: ResolvedConfig, tokens: int = 1) -> int:
     pattern, total = tuple(model.layers.pattern), 0
     for index in range(evaluated_layers(model)):
         layer = layer_kind(model, pattern[index % len(pattern)]) if pattern else model
-        window = layer.attention.window
-        span = (window - 1) * max(tuple(layer.attention.dilations), default=1) + 1
-        kept = min(tokens, span) if window else tokens
+        kept = min(tokens, window_span(layer.attention.window, tuple(layer.attention.dilations)) or tokens)
         total += ATTENTION_KINDS.code_of(layer.attention.kind).cached_numbers(layer) * kept
     return total
 
@@ -268,11 +267,10 @@ def summary(config: ResolvedConfig, every_token: bool = False) -> Cost:
     multiplied by it) + the attention products + those of several residual streams): 2 for multiply
     and add, 3 for one forward pass and a backward pass that costs twice as much.
     `TokenMixer.product_flops` counts the products of a layer: for softmax 4 * H * K * S per token,
-    where S keys are seen on average, so causal attention counts as the half that it is, and
-    `Position.query_flops` those of relative vectors. For one
-    decoder this is 3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms,
-    activations and softmax are left out. Recomputation is not counted. A teacher's forward pass is
-    added.
+    where S keys are seen on average, so causal attention counts as the half that it is;
+    `Position.query_flops` counts those of relative vectors. For one decoder without them this is
+    3 * (2 * N + 4 * H * K * S * L) per token. Embedding look-ups, norms, activations and softmax are
+    left out. Recomputation is not counted. A teacher's forward pass is added.
 
     Args:
         config: the resolved config.

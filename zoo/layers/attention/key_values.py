@@ -5,6 +5,7 @@ the same time, so a write is one slice; `Cache.positions` says which slot holds 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -12,6 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from zoo.layers.cache import Cache
+
+
+def window_span(window: int, dilations: Sequence[int]) -> int:
+    """Returns the number of tokens from the first to the last of a window, the widest of all heads; 0
+    without a window.
+    """
+    return (window - 1) * max(dilations, default=1) + 1 if window else 0
 
 
 @jax.tree_util.register_dataclass

@@ -46,8 +46,8 @@ class LatentAttention(SoftmaxAttention):
     `attention.bias` the products with x and the output have a bias.
 
     YaRN's factor m multiplies q'_h and k' alone (as in transformers' DeepSeek-V3 without
-    `mscale_all_dim`). DeepSeek's models sharpen the whole softmax in its place: with 1 for
-    `position.scaling.sharpening`, and a larger `attention.scale`, by m^2.
+    `mscale_all_dim`). DeepSeek's models sharpen the whole softmax instead: set
+    `position.scaling.sharpening` to 1, and multiply `attention.scale` by m^2.
     """
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):

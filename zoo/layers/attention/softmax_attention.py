@@ -23,7 +23,7 @@ from zoo.layers.attention.kernels.kernel_choice import (
 )
 from zoo.layers.attention.kernels.products import KERNELS, cached_attention, visible_keys
 from zoo.layers.attention.kernels.scoring import Scoring
-from zoo.layers.attention.key_values import KeyValues
+from zoo.layers.attention.key_values import KeyValues, window_span
 from zoo.layers.attention.projections import Attention, Projected
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.context import Context
@@ -60,7 +60,7 @@ class SoftmaxAttention(Attention):
         dilations = () if cross else attention.dilations
         self.dilations = tuple(dilations[head % len(dilations)] for head in range(H)) if dilations else ()
         # Number of tokens that a window spans.
-        self.window_span = (self.window - 1) * max(self.dilations, default=1) + 1 if self.window else 0
+        self.window_span = window_span(self.window, self.dilations)
         if attention.global_projections and not cross:
             self.global_query, self.global_key, self.global_value = self.make_projections(
                 config, attention.num_query_heads, attention.num_kv_heads, gain
