@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from zoo.decoding.stop_strings import START, STOPPED, stop_table, written_bytes
+from zoo.data.tokenizers.tokenizer import written_bytes
+from zoo.decoding.stop_strings import START, STOPPED, stop_table
 from zoo.errors import ConfigError
 
 LETTERS = strategies.text("ab\u00e4", min_size=1, max_size=4)

@@ -135,6 +135,21 @@ def test_the_stop_string_is_left_out():
     assert (answer.text, answer.tokens, answer.stopped) == ("x" * 9, 9, False)
 
 
+def test_a_stop_string_is_that_of_the_text_and_not_of_the_names_of_tokens():
+    """WordPiece writes "##x" as "x", without a space before it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    words = ["[CLS]", "[UNK]", "a", "##x"]
+    model = Tokenizer(models.WordPiece({word: id for id, word in enumerate(words)}, unk_token="[UNK]"))
+    model.pre_tokenizer, model.decoder = pre_tokenizers.WhitespaceSplit(), decoders.WordPiece()
+    model.add_special_tokens(["[CLS]", "[UNK]"])
+    tokenizer = PretrainedTokenizer(keep_own_tokens(model))
+    generator = text_generator(always=3, tokenizer=tokenizer)
+    for stop, text, tokens in (("#", "x" * 6, 6), ("xx", "", 2), ("axx", "x" * 6, 6)):
+        (answer,) = generator.sample(["a"], 6, GREEDY, 0, stop=[stop])
+        assert (answer.text, answer.tokens, answer.stopped) == (text, tokens, stop == "xx")
+
+
 def test_a_space_before_the_first_new_word_is_kept():
     """Even if the tokenizer drops the space before the first word of a text."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers

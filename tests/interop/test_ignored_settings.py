@@ -63,10 +63,12 @@ def test_known_or_absent_settings_cannot_be_ignored(name, words, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_ignore_needs_an_hf_source(tmp_path):
+def test_of_an_elmo_no_setting_can_be_ignored(tmp_path):
     (tmp_path / "source").mkdir()
-    code, _, errors = zoo("import", f"fairseq:{tmp_path / 'source'}", "--out", tmp_path / "run", "--ignore", "x")
-    assert (code, errors) == (2, ["error: --ignore x is for hf: sources, which have a config.json"])
+    for name in ("options.json", "weights.hdf5"):
+        (tmp_path / "source" / name).write_text("")
+    code, _, errors = zoo("import", f"elmo:{tmp_path / 'source'}", "--out", tmp_path / "run", "--ignore", "x")
+    assert (code, errors) == (2, ["error: --ignore x: of an elmo: source no setting can be ignored"])
 
 
 def test_a_headless_bart_is_imported_as_its_generation_class(tmp_path):

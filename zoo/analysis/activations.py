@@ -63,16 +63,13 @@ class StackActivations:
     experts: tuple[Float[np.ndarray, "B T E"] | None, ...] = ()
 
 
-def encode_texts(
-    texts: Sequence[str], tokenizer: Tokenizer, begin: bool = True, end: bool = True, frame: TextFrame | None = None
-) -> EncodedTexts:
-    """Encodes each text as a row: the document token, the text, and the separator if there is one.
+def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, frame: TextFrame) -> EncodedTexts:
+    """Encodes each text as a row: the text, with special tokens around it.
 
     Args:
         texts: at least one.
         tokenizer: that of the model which reads the rows.
-        begin, end: whether to add the document token and the separator.
-        frame: the special tokens of an imported model, which it has instead of these.
+        frame: the special tokens (`TrainedRun.frame`).
 
     Raises:
         DataError: the tokenizer cannot encode a text, or makes no tokens from it.
@@ -80,15 +77,11 @@ def encode_texts(
     offsets = tuple(tokenizer.encode_with_offsets(texts))
     if empty := [text for text, found in zip(texts, offsets, strict=True) if not len(found.ids)]:
         raise DataError(f"the tokenizer makes no tokens from {empty[0]!r}")
-    before = tokenizer.opening_ids if begin else []
-    after = [tokenizer.separator_id] if end and tokenizer.separator_id < tokenizer.vocab_size else []
-    if frame is not None:
-        before, after = list(frame.before), list(frame.after)
-    rows = [[*before, *found.ids.tolist(), *after] for found in offsets]
+    rows = [[*frame.before, *found.ids.tolist(), *frame.after] for found in offsets]
     tokens = np.full((len(rows), max(map(len, rows))), -1, np.int32)
     for row, ids in zip(tokens, rows, strict=True):
         row[: len(ids)] = ids
-    return EncodedTexts(tokens, offsets, len(before))
+    return EncodedTexts(tokens, offsets, len(frame.before))
 
 
 def record_activations(

@@ -1,6 +1,5 @@
 """When a row ends: an automaton that reads the generated tokens, on the device."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,6 @@ from jaxtyping import Array, Int
 from zoo.errors import ConfigError
 
 START, STOPPED = 0, 1
-_BYTE = re.compile(rb"<0x([0-9A-F]{2})>")
 
 
 class StoppingCriteria(NamedTuple):
@@ -60,12 +58,6 @@ def stop_table(
             table[long] = of_byte[table[long], np.array([pieces[number][place] for number in long])[:, None]]
     table[list(ids)] = STOPPED
     return np.pad(table, [(0, 0), (0, (1 << (len(of_byte) - 1).bit_length()) - len(of_byte))])
-
-
-def written_bytes(piece: bytes) -> bytes:
-    """Returns the bytes that a token of SentencePiece writes: "▁" is a space, and "<0x0A>" a byte."""
-    single = _BYTE.fullmatch(piece)
-    return bytes([int(single[1], 16)]) if single else piece.replace("▁".encode(), b" ")
 
 
 def _byte_table(patterns: Sequence[bytes]) -> Int[np.ndarray, "Q 256"]:

@@ -3,9 +3,9 @@
 import itertools
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -16,18 +16,19 @@ from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.marian_files import MarianTokenizer
+from zoo.data.tokenizers.run_frame import END, frame_of_run
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.special_tokens import read_special_tokens
-from zoo.decoding.stop_strings import stop_table, written_bytes
+from zoo.decoding.stop_strings import stop_table
 from zoo.decoding.unmasking import UnmaskingGenerator
 from zoo.errors import ConfigError, DataError
 from zoo.models.functional import Params, Stats
 
-# fairseq's names of the end token and the unknown token.
-END, UNKNOWN = "</s>", "<unk>"
+# fairseq's name of the unknown token.
+UNKNOWN = "<unk>"
 BLANK = re.compile(r"<(\d+)>")
 Prompt = str | Sequence[int]
 """A text, or its ids."""
@@ -128,7 +129,8 @@ class TextGenerator:
         self.vocab_size = max(size, *(id + 1 for id in self._blanks)) if self._blanks else size
         # Published settings write -1 for "none", and ids of tokens that their tokenizer lacks.
         ends = (id for id in (self._frame.ends if self._frame else ()) if 0 <= id < self.vocab_size)
-        self._ends = frozenset(ends) or tokenizer.special_ids
+        own = frame_of_run(config, tokenizer, source_tokenizer).ends
+        self._ends = frozenset(ends) or frozenset(own) or tokenizer.end_ids
         limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
         self.generator: Generator | UnmaskingGenerator
         if self._has("any_share"):
@@ -232,13 +234,6 @@ class TextGenerator:
         """Returns whether the objective has a trait."""
         return self.objective.kind in OBJECTIVE_KINDS.having(trait)
 
-    @cached_property
-    def _written(self) -> list[bytes]:
-        """The bytes that each token writes: SentencePiece names spaces and single bytes."""
-        if self.tokenizer.lossless:
-            return list(self.tokenizer.pieces)
-        return [written_bytes(piece) for piece in self.tokenizer.pieces]
-
     @property
     def _continues(self) -> bool:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
@@ -252,7 +247,9 @@ class TextGenerator:
     def _request_of(
         self, read: Sequence[tuple[Sequence[int], Sequence[int]]], max_new_tokens: int, stop: Sequence[str]
     ) -> dict[str, Any]:
-        table = stop_table(self.vocab_size, self._ends, stop, self._written if stop else ())
+        # Where neighbours decide what a token writes, the text is cut when all tokens are there.
+        written = self.tokenizer.written_pieces() if stop else None
+        table = stop_table(self.vocab_size, self._ends, stop if written else (), written or ())
         return {
             "prompts": [row for _, row in read],
             "max_new_tokens": max_new_tokens,
@@ -356,9 +353,17 @@ class TextGenerator:
         self, read: Sequence[int], tokens: np.ndarray, length: int, stop: Sequence[str], score: float | None = None
     ) -> Completion:
         ids = tokens[:length].tolist()
-        text = self._continuation(read, ids) if self._continues else self._decode_blanks(ids)
+
+        def text_of(count: int) -> str:
+            return self._continuation(read, ids[:count]) if self._continues else self._decode_blanks(ids[:count])
+
+        text = text_of(len(ids))
         ends = [place for place in (text.find(each) for each in stop) if place >= 0]
         over = bool(ids) and ids[-1] in self._ends
+        if ends:
+            # The first tokens that spell a stop string.
+            counts = range(len(ids) + 1)
+            length = bisect_left(counts, True, key=lambda count: any(each in text_of(count) for each in stop))
         return Completion(text[: min(ends, default=len(text))], int(length), over or bool(ends), score)
 
     def _continuation(self, read: Sequence[int], ids: list[int]) -> str:

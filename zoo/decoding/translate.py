@@ -95,7 +95,7 @@ def translate(
     """
     generator = Generator(model, params, stats)
     end, longest, rows = tokenizer.bos_id, config.data.sequence_length, config.data.batch_size
-    cache, stop = generator.why_uncacheable() is None, stop_table(tokenizer.vocab_size, tokenizer.special_ids)
+    cache, stop = generator.why_uncacheable() is None, stop_table(tokenizer.vocab_size, [end])
     ids = [[*tokens[: longest - 1].tolist(), end] for tokens in tokenizer.source_side.encode_batch(list(sources))]
     order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
     found = [""] * len(ids)

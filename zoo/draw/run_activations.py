@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from zoo.analysis.activations import StackActivations, encode_texts, record_activations
-from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
+from zoo.data.tokenizers.run_frame import frame_of_run
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.objectives.objective import beyond_position_table
-from zoo.training.trained_run import TrainedRun, load_trained, read_settings, trained_and_initial
+from zoo.training.trained_run import TrainedRun, imported_frame, load_trained, read_settings, trained_and_initial
 
 MAX_TEXT = 90
 """Characters of a text that a title shows."""
@@ -90,17 +91,12 @@ def read_text(
     if not text:
         length = side_lengths(config.objective, config.data.sequence_length)[0] if both else config.data.sequence_length
         text = beginning(default_text(sentences), tokenizer, length - 2)
-    ends = ("translation", *OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising"))
-    sides = {"encoder": text, "decoder": target} if both else {"": text}
+    frame = frame_of_run(config, tokenizer, imported=imported_frame(folder))
+    sides = {"encoder": (text, frame), "decoder": (target, TextFrame(frame.decoder))} if both else {"": (text, frame)}
     rows, labels = {}, {}
-    for side, each in sides.items():
-        begin = not (side == "encoder" and config.objective.kind == "translation")
-        # A text ends with a special token if the training rows of this architecture did.
-        end = config.model.architecture == "encoder"
-        ids, names = _encode(tokenizer, each, begin, end, max_tokens)
-        if side == "encoder" and config.objective.kind in ends:
-            ids, names = [*ids, tokenizer.bos_id], [*names, "[end]"]
-        rows[side], labels[side] = np.array([ids], np.int32), names
+    for side, (each, around) in sides.items():
+        ids, labels[side] = _encode(tokenizer, each, around, max_tokens)
+        rows[side] = np.array([ids], np.int32)
     inputs, model = [rows[side] for side in sides], make_model(config)
     for side, each in rows.items():
         if problem := beyond_position_table(config.model, getattr(model, side) if side else model, each.shape[1]):
@@ -132,16 +128,16 @@ def beginning(text: str, tokenizer: Tokenizer, count: int) -> str:
     return words if words.strip() else kept
 
 
-def _encode(tokenizer, text: str, begin: bool, end: bool, max_tokens: int | None) -> tuple[list[int], list[str]]:
-    """Returns the ids and labels of a text; an empty text is its begin token alone."""
+def _encode(tokenizer: Tokenizer, text: str, frame: TextFrame, max_tokens: int | None) -> tuple[list[int], list[str]]:
+    """Returns the ids and labels of a text; an empty text is the tokens with which it begins."""
     if not text:
-        return [tokenizer.bos_id], ["[begin]"]
-    rows = encode_texts([text], tokenizer, begin, end)
+        ids = list(frame.before) or [tokenizer.bos_id]
+        return ids, ["[begin]"] * len(ids)
+    rows = encode_texts([text], tokenizer, frame)
     found = rows.offsets[0]
     names = [text[start:stop].strip() or "␣" for start, stop in zip(found.starts, found.stops, strict=True)]
     ids = rows.tokens[0].tolist()
-    names = ["[begin]"] * (begin and tokenizer.opens_documents) + names
-    names += ["[end]"] * (len(ids) - len(names))
+    names = [*["[begin]"] * len(frame.before), *names, *["[end]"] * len(frame.after)]
     return (ids, names) if max_tokens is None else (ids[:max_tokens], names[:max_tokens])
 
 

@@ -134,7 +134,7 @@ def read_soft_targets(
     length = run.config.data.sequence_length
     text = text or beginning(default_text(), run.tokenizer, length - 2)
     ends = run.config.data.row_format != "packed"
-    encoded = encode_texts([text], run.tokenizer, end=ends, frame=run.text_frame)
+    encoded = encode_texts([text], run.tokenizer, run.frame)
     offsets, found = encoded.offsets[0], []
     labels = [text[start:stop].strip() for start, stop in zip(offsets.starts, offsets.stops, strict=True)]
     names = [_name(run.tokenizer, id, ends) for id in range(run.config.model.vocab_size)]

@@ -314,14 +314,12 @@ class LoadedModel:
         return TaskPredictor(self.run, self.folder)
 
     def _encode(self, texts: Sequence[str]) -> EncodedTexts:
-        tokenizer = self.run.source_tokenizer or self.tokenizer
-        return encode_texts(texts, tokenizer, end=self._ends_rows, frame=self.run.text_frame)
+        return encode_texts(texts, self.run.source_tokenizer or self.tokenizer, self._frame)
 
     @cached_property
     def _frame(self) -> TextFrame:
         """The special tokens around a text that is read on its own."""
-        tokenizer, ends = self.tokenizer, self.config.data.row_format != "packed"
-        return self.run.text_frame or TextFrame(tuple(tokenizer.opening_ids), (tokenizer.separator_id,) if ends else ())
+        return self.run.frame
 
     @property
     def _ends_rows(self) -> bool:
@@ -346,7 +344,7 @@ class LoadedModel:
         targets = None
         if both:
             ids = self.tokenizer.encode(target).tolist() if target else []
-            targets = np.array([[self.tokenizer.start_id, *ids]], np.int32)
+            targets = np.array([[*self._frame.decoder, *ids]], np.int32)
         return record_activations(run.config, run.model, run.params, run.stats, self._row(text)[None], targets, maps)
 
     def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:

@@ -1,6 +1,7 @@
 """Makes a run of a checkpoint of another library; its folder is like that of any finished run."""
 
 import contextlib
+import functools
 import hashlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +29,7 @@ from zoo.interop.generation_settings import unapplied_choices
 from zoo.interop.model_weights import import_weights, with_rows_of, without_padding
 from zoo.interop.output_folder import atomic_folder
 from zoo.interop.settings.finite_settings import finite
-from zoo.interop.settings.importer import SettingsError
+from zoo.interop.settings.ignored_settings import without_ignored
 from zoo.interop.text_frames import frame_of
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.tensor_files import open_tensors, read_object, weight_files
@@ -51,20 +52,20 @@ def open_checkpoint(
     Args:
         source: where it is.
         class_name: its class, if config.json does not name it or another one is wanted.
-        ignored: settings of config.json to ignore, e.g. "new_setting" or "rope_scaling.new"; each
-            must be one that stops the import because the importer does not know it, or
-            "model_type" or "architectures".
+        ignored: settings of config.json, or arguments of fairseq, to ignore, e.g. "new_setting" or
+            "rope_scaling.new"; each must be one that stops the import because the importer does not
+            know it, or "model_type" or "architectures".
 
     Raises:
         ConfigError: a class without an importer, or settings that cannot be expressed.
         DataError: files with bad content.
     """
-    if ignored and source.kind != "hf":
-        raise ConfigError(f"--ignore {next(iter(ignored))} is for hf: sources, which have a config.json")
     if source.kind == "elmo":
+        if ignored:
+            raise ConfigError(f"--ignore {next(iter(ignored))}: of an elmo: source no setting can be ignored")
         return open_elmo(*source.path)
     if source.kind == "fairseq":
-        return open_fairseq(source.path)
+        return open_fairseq(source.path, ignored)
     return _open_hugging_face(source.path, class_name, ignored)
 
 
@@ -72,7 +73,9 @@ def _open_hugging_face(folder: Path, class_name: str | None, ignored: Collection
     settings = read_object(folder / "config.json", "the model's settings")
     name = ALIASES.get(class_name, class_name) or named_class(settings, str(folder / "config.json"))
     importer = importer_of(name)
-    settings, left_out = _without_ignored(name, settings, ignored)
+    settings, left_out = without_ignored(
+        functools.partial(read_settings, name), name, "config.json", settings, ignored, OF_THE_FAMILY
+    )
     fields = read_settings(name, settings)
     length = trained_length(name, settings, fields)
     rows = BY_PATH["data.sequence_length"].default
@@ -136,43 +139,6 @@ def trained_length(class_name: str, settings: Mapping[str, Any], fields: Mapping
     defaults = importer_of(class_name).defaults
     values = [given.get(name) for given in (settings, defaults) for name in LENGTHS]
     return next((value for value in values if isinstance(value, int) and value > 0), None)
-
-
-def _without_ignored(
-    class_name: str, settings: Mapping[str, Any], ignored: Collection[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns settings without those that the user ignores, and those.
-
-    Raises:
-        ConfigError: a name that is no setting of the file, or one that does not stop the import.
-    """
-    kept, left_out, problems = dict(settings), {}, []
-    if not ignored:
-        return kept, left_out
-    for name in (name for name in OF_THE_FAMILY if name in ignored and name in kept):
-        left_out[name] = kept.pop(name)
-    unknown: frozenset[str] = frozenset()
-    try:
-        read_settings(class_name, kept)
-    except SettingsError as error:
-        unknown = error.unknown
-    for name in (name for name in ignored if name not in left_out):
-        outer, _, inner = ("", "", name) if name in kept else name.partition(".")
-        place = kept.get(outer, {}) if outer else kept
-        if not isinstance(place, Mapping) or inner not in place:
-            problems.append(f"--ignore {name}: config.json has no such setting")
-        elif name not in unknown:
-            problems.append(
-                f"--ignore {name}: {class_name} reads this setting, or it changes nothing; only unknown settings can "
-                "be ignored"
-            )
-        else:
-            left_out[name] = place[inner]
-            remaining = {key: value for key, value in place.items() if key != inner}
-            kept = kept | {outer: remaining} if outer else remaining
-    if problems:
-        raise ConfigError(problems)
-    return kept, left_out
 
 
 def import_run(
@@ -311,4 +277,6 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     yield from contents.notes
     if config.objective.kind not in TASKS:
         yield f"python eval.py {out}"
-    yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"
+    # Of two vocabularies, training could read one.
+    if not contents.extra_tokenizers or contents.tokenizer.source_side is not contents.tokenizer:
+        yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

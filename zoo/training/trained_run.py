@@ -12,6 +12,7 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.data.tokenizers.run_frame import frame_of_run
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
@@ -62,6 +63,11 @@ class TrainedRun:
     source_tokenizer: Any = None
     trained_length: float | None = None
     text_frame: TextFrame | None = None
+
+    @property
+    def frame(self) -> TextFrame:
+        """The special tokens around a text that the model reads on its own."""
+        return frame_of_run(self.config, self.tokenizer, self.source_tokenizer, self.text_frame)
 
 
 def read_settings(folder: Path) -> tuple[ResolvedConfig, Tokenizer]:
@@ -123,8 +129,17 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         tokenizer=tokenizer,
         source_tokenizer=source,
         trained_length=_imported_length(imported),
-        text_frame=TextFrame.from_record(imported.get("text_frame")),
+        text_frame=imported_frame(folder),
     )
+
+
+def imported_frame(folder: Path) -> TextFrame | None:
+    """Returns the special tokens around a text that an import has recorded; None if there are none.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    return TextFrame.from_record(_imported(folder).get("text_frame"))
 
 
 def _imported(folder: Path) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
 """A trained tokenizer is a function of its text and its settings: every process makes the same one."""
 
 import os
+import random
 import subprocess
 import sys
+import unicodedata
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from zoo import config as configs
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_text_file
-from zoo.data.tokenizers.tokenizer_registry import tokenizer_class
+from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, load_tokenizer, tokenizer_class
 from zoo.errors import DataError
 
 TRAIN = """
@@ -101,3 +104,42 @@ def test_unigram_reports_the_size_that_its_characters_need():
         match=r"data.tokenizer.vocab_size: too few for unigram: the characters of the text alone need \d+ more",
     ):
         trained("unigram", 300, letters)
+
+
+@pytest.mark.parametrize(("around", "between"), [("", "\n"), ("\u3000", "")])
+def test_unigram_learns_from_text_without_spaces(around, between):
+    """SentencePiece's trainer drops words of more than 4,192 bytes unless told otherwise."""
+    words = ["的一是", "了我", "不人在", "他有"]
+    draw = random.Random(1)
+    lines = ["".join(draw.choice(words) for _ in range(12)) for _ in range(400)]
+    tokenizer = trained("unigram", 290, "one two " + between.join(f"{line}{around}" for line in lines))
+    assert "的一是".encode() in tokenizer.pieces
+    assert len(tokenizer.encode(lines[5])) < len(lines[5])
+
+
+def test_unigram_reads_the_names_of_special_tokens_and_of_bytes_as_text(tmp_path):
+    lines = "<p>Now <s>$20</s> only $15</p> x<0x41>y <pad>|<unk> " * 50
+    tokenizer = trained("unigram", 282, lines)
+    tokenizer.save(tmp_path)
+    for text in ("<s>$20</s> only", "</s>", "a</s></s>", "x<0x41>y", "<pad>|<unk>", "{</s>}", "＜/s＞"):
+        for reader in (tokenizer, load_tokenizer(tmp_path)):
+            ids = reader.encode(text).tolist()
+            assert not reader.special_ids.intersection(ids)
+            assert reader.decode(ids) == unicodedata.normalize("NFKC", text)
+    assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
+
+
+def test_the_names_of_a_unigram_file_are_text_where_no_piece_spells_them():
+    """Characters that a vocabulary lacks are less probable than the name of a special token."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    spelled = [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
+    vocabulary = [("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), ("a", -3.0), *spelled]
+    model = Tokenizer(models.Unigram(vocabulary, unk_id=1, byte_fallback=True))
+    model.pre_tokenizer = pre_tokenizers.Metaspace()
+    model.add_special_tokens(["</s>", "<unk>"])
+    tokenizer = PretrainedTokenizer(keep_own_tokens(model))
+    ids = tokenizer.encode("a</s>a").tolist()
+    assert ids[:2] == [2, 3]
+    assert bytes(id - 4 for id in ids[2:-1]) == b"</s>"
+    assert tokenizer.encode("<0x41>").tolist() == [2, *(4 + byte for byte in b"<0x41>")]

@@ -141,6 +141,12 @@ def test_files_of_different_lengths_are_refused(read, tmp_path):
     (tmp_path / "x.de").write_text("a\nb\n")
     with pytest.raises(DataError, match=r'x.en" has 3 lines and ".*x.de" 2'):
         read({"data.source": f"parallel:{tmp_path}/x.{{en,de}}"})
+    with pytest.raises(ConfigError, match=r"x.en: nothing is left to translate"):
+        read({"data.source": f"parallel:{tmp_path}/x.{{en,en}}"})
+    (tmp_path / "x.de").write_bytes(b"a\rb\rc\r")
+    (tmp_path / "x.en").write_text("a\n")
+    with pytest.raises(DataError, match=r'x.de" has carriage returns and no line feeds'):
+        read({"data.source": f"parallel:{tmp_path}/x.{{en,de}}"})
 
 
 @pytest.mark.parametrize(("source", "problem"), [
@@ -204,9 +210,15 @@ def test_held_out_pairs_that_are_trained_on_are_counted(make_config, tmp_path):
         f"data.{field}": f"parallel:{tmp_path}/{name}.{{en,de}}"
         for field, name in (("source", "train"), ("held_out", "val"))
     }
-    assert load(make_config(changes)).summary()["warnings"] == [
+    dataset = load(make_config(changes))
+    assert dataset.summary()["warnings"] == [
         "2 of 4 held-out pairs are also training pairs, and are scored from memory"
     ]
+    assert "bad_held_out_text" not in dataset.summary()
+    (tmp_path / "val.de").write_text("de 6\n\nde 8\nde 9\n")
+    dataset = load(make_config(changes))
+    assert dataset.summary()["bad_held_out_text"] == {"with a blank side": 1}
+    assert dataset.description.endswith("(bad held-out text: 1 with a blank side)")
 
 
 def test_held_out_pairs_may_have_their_own_source(make_config, tmp_path):

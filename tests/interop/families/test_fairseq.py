@@ -9,13 +9,18 @@ import pytest
 from tests.support.building import random_values
 from tests.support.checkpoints_of_others import zoo
 from zoo import config as configs
+from zoo import load
+from zoo.analysis.activations import record_activations
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, read_pretrained
 from zoo.decoding import Generator, stop_table
+from zoo.decoding.stop_strings import START, STOPPED
+from zoo.decoding.text_generator import TextGenerator
 from zoo.errors import ConfigError
 from zoo.interop.families.fairseq import read_config, read_dictionary, rules
 from zoo.interop.weights.mapping import from_zoo
 from zoo.interop.weights.tensor_files import write_tensors
 from zoo.models.architectures import make_model
+from zoo.training.checkpoints.warm_start import check_start_from
 from zoo.training.trained_run import load_trained
 
 SMALL = {
@@ -118,12 +123,34 @@ def test_imported_fairseq_config(tmp_path):
     ({"arch": "transformer_lm"}, "arch='transformer_lm': expected transformer"),
     ({"encoder_layers_to_keep": "1"}, "encoder_layers_to_keep='1'"),
     ({"a_new_one": 3}, "a_new_one=3: not known"),
+    ({"export": True}, "export=True: expected False"),
+    ({"arch": "transformer_iwslt_de_en"}, "attention_dropout must be given, because its defaults are those of transformer here"),
 ])  # fmt: skip
 def test_unsupported_settings_are_rejected_by_name(changes, problem):
     with pytest.raises(ConfigError) as refused:
         read_config(SMALL | changes)
     assert len(refused.value.problems) == 1
     assert problem in refused.value.problems[0]
+
+
+def test_arguments_of_training_and_those_of_other_sizes_are_read():
+    training = {"lr": [5e-4], "offload_activations": False, "log_interval": 100, "label_smoothing": 0.1}
+    assert read_config(SMALL | training | {"arch": "transformer_iwslt_de_en", "attention_dropout": 0.0}) == read_config(
+        SMALL
+    )
+
+
+def test_unknown_arguments_can_be_ignored(tmp_path):
+    folder, _ = write_source(tmp_path / "source")
+    path = folder / "fairseq_args.json"
+    path.write_text(json.dumps({"args": SMALL | {"a_new_one": 3}}))
+    command = ["import", f"fairseq:{folder}", "--out", tmp_path / "run"]
+    code, _, errors = zoo(*command, "--ignore", "dropout")
+    assert (code, len(errors)) == (2, 1)
+    assert "--ignore dropout: fairseq TransformerModel reads this setting" in errors[0]
+    assert zoo(*command, "--ignore", "a_new_one")[0] == 0
+    meta = json.loads((tmp_path / "run" / "meta.json").read_text())["imported"]
+    assert meta["ignored"] == {"a_new_one": 3}
 
 
 def replace_dictionaries(folder, **rows):
@@ -164,12 +191,46 @@ def test_bad_fairseq_folders_are_rejected(name, tmp_path):
     ({"source": 14}, "a source of 14 tokens and a target of 12: rows without a token would be predicted"),
     ({"source": TARGET}, "cannot tell the dictionaries"),
     ({"source_lang": "fr", "target_lang": "en"}, "dict.fr.txt has 12 tokens, its embedding 9 rows"),
+    ({"source_lang": "en", "target_lang": "xx"}, "dict.xx.txt is missing, the dictionary of args.source_lang='en' or"),
 ])  # fmt: skip
 def test_mismatched_dictionaries_are_rejected(changes, words, tmp_path):
     folder, _ = write_source(tmp_path / "source", **changes)
     code, _, errors = zoo("import", f"fairseq:{folder}", "--out", tmp_path / "run")
     assert code in (2, 3)
     assert words in errors[0]
+
+
+def test_states_are_those_of_a_source_as_fairseq_reads_it(tmp_path):
+    """The source's ids and </s>, without a token before them; the decoder begins with </s>."""
+    folder, _ = write_source(tmp_path / "source")
+    run = tmp_path / "run"
+    code, out, _ = zoo("import", f"fairseq:{folder}", "--out", run)
+    # Training would read sources with the dictionary of the target.
+    assert (code, "train.py" in out) == (0, False)
+    model = load(run)
+    assert model.ids("e1@@ e0@@ e4@@") == [5, 4, 8, 2]
+    expected = record_activations(
+        model.config, model.run.model, model.run.params, model.run.stats, np.array([[5, 4, 8, 2]]), np.array([[2, 6]])
+    )
+    for side, states in model.hidden_states("e1@@ e0@@ e4@@", "f2@@").items():
+        np.testing.assert_array_equal(states, expected[side].states[:, 0])
+    config = configs.override(configs.load(str(run)), {"training.start_from": str(run)})
+    with pytest.raises(
+        ConfigError, match=r"its encoder reads the vocabulary of source_tokenizer\.json and its decoder"
+    ):
+        check_start_from(configs.resolve(config))
+
+
+def test_only_the_end_token_ends_a_translation(tmp_path):
+    folder, _ = write_source(tmp_path / "source")
+    run = tmp_path / "run"
+    assert zoo("import", f"fairseq:{folder}", "--out", run)[0] == 0
+    trained = load_trained(run)
+    generator = TextGenerator(
+        trained.config, trained.tokenizer, trained.model, trained.params, trained.stats, trained.source_tokenizer
+    )
+    table = generator._request(["e1@@"], 1, ())["stop"]
+    assert [id for id in range(TARGET) if table[id, START] == STOPPED] == [2]
 
 
 @pytest.mark.slow(reason="beam search is compiled for a source of each length")
@@ -183,7 +244,7 @@ def test_prompts_are_encoded_with_the_source_dictionary(tmp_path):
     assert (code, errors) == (0, [])
     trained = load_trained(run)
     expected = Generator(trained.model, trained.params, trained.stats).beam_search(
-        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [0, 1, 2, 3]), sources=[[5, 4, 8, 2], [6, 2]]
+        [[2], [2]], 6, beams=2, stop=stop_table(TARGET, [2]), sources=[[5, 4, 8, 2], [6, 2]]
     )
     answers = [json.loads(line) for line in out.splitlines()]
     assert [answer["tokens"] for answer in answers] == expected.lengths[:, 0].tolist()

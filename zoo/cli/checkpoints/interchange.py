@@ -11,7 +11,7 @@ from zoo.interop.checkpoint_source import KINDS, find_checkpoint
 IMPORT_EXAMPLES = """examples:
   zoo import hf:downloads/bert-base --out runs/bert
   zoo import hf:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e --out runs/gpt2
-  zoo import elmo:downloads/elmo --out runs/elmo --tokenizer downloads/vocab.txt
+  zoo import elmo:downloads/elmo --out runs/elmo
   zoo config show runs/bert; python eval.py runs/bert --text FILE
   python train.py --config=runs/gpt2/config.json --config.training.start_from=runs/gpt2 --workdir=runs/tuned
 
@@ -59,8 +59,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         action="append",
         default=[],
         metavar="SETTING",
-        help="import although the class does not know this setting of config.json, as if it changed nothing; may be "
-        "repeated; the run records it",
+        help="import although the class does not know this setting of config.json (or argument of fairseq), as if it "
+        "changed nothing; may be repeated; the run records it",
     )
     taken.add_argument("--json", action="store_true", help="print one JSON object")
     taken.set_defaults(handler=run_import, takes_overrides=True)

@@ -96,11 +96,16 @@ class BadTextPolicy:
         return DataError(f"{where}: {problem}; convert it to UTF-8 text, or set data.bad_text to replace or skip")
 
     @staticmethod
-    def describe_counts(counts: Counter[str]) -> str:
-        """Returns counts in brackets, as text for display; "" if nothing was skipped or replaced."""
+    def describe_counts(counts: Counter[str], which: str = "") -> str:
+        """Returns counts in brackets, as text for display; "" if nothing was skipped or replaced.
+
+        Args:
+            counts: of texts that were skipped or replaced, by the reason.
+            which: what they are counted in, e.g. "held-out ".
+        """
         parts = (f"{count:,} {what}" for what, count in sorted(counts.items()) if count)
         text = ", ".join(parts)
-        return f" (bad text: {text})" if text else ""
+        return f" (bad {which}text: {text})" if text else ""
 
     def summary(self) -> str:
         """Describes what was counted so far."""

@@ -1,7 +1,8 @@
 """Models of the `tokenizers` library with special tokens of their own."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
 from zoo.data.tokenizers.document_bytes import keeps_bytes
-from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
+from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets, written_bytes
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import DataError
 
@@ -43,7 +44,8 @@ class FastTokenizer(Tokenizer):
     """
 
     def __init__(self, model: Any, roles: Mapping[str, str] = MappingProxyType({})):
-        self._model = model
+        # A run's file keeps the model as it came, which other libraries read too.
+        self._definition = model.to_str()
         vocabulary = model.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
         added = model.get_added_tokens_decoder()
@@ -57,6 +59,7 @@ class FastTokenizer(Tokenizer):
         # A run's own file keeps only roles that decide something.
         self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
+        self._model = _without_names_in_text(model, (token.content for id, token in added.items() if id in special_ids))
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
         self._in_bytes, to_bytes = _writes_bytes(model), byte_of_symbol()
         pieces = [b""] * size
@@ -73,6 +76,10 @@ class FastTokenizer(Tokenizer):
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token by its name, special or not; None if there is none."""
         return self._model.token_to_id(token)
+
+    def special_named(self, name: str) -> int | None:
+        id = self.id_of(name)
+        return id if id in self.special_ids else None
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
@@ -102,6 +109,19 @@ class FastTokenizer(Tokenizer):
     def token_bytes(self) -> np.ndarray:
         return super().token_bytes() if self.lossless else np.zeros(self.vocab_size, np.int64)
 
+    def written_pieces(self) -> list[bytes] | None:
+        if self._in_bytes:
+            return list(self.pieces)
+        # Other decoders put spaces between tokens, or take them away.
+        one_by_one = _decoders(json.loads(self._definition)) <= {
+            "ByteFallback",
+            "Metaspace",
+            "Replace",
+            "Fuse",
+            "Strip",
+        }
+        return [written_bytes(piece) for piece in self.pieces] if one_by_one else None
+
     def word_joins(self) -> WordJoins:
         """Reads words off the vocabulary's markers.
 
@@ -109,7 +129,7 @@ class FastTokenizer(Tokenizer):
         """
         if self.lossless:
             return super().word_joins()
-        settings = json.loads(self._model.to_str())["model"]
+        settings = json.loads(self._definition)["model"]
         continuation = settings.get("continuing_subword_prefix") or "" if settings["type"] == "WordPiece" else ""
         return joins_by_marker(
             [self._written.get(id, "") for id in range(self.vocab_size)],
@@ -119,7 +139,7 @@ class FastTokenizer(Tokenizer):
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {"model": json.loads(self._model.to_str())} | ({"roles": self.roles} if self.roles else {})
+        return {"model": json.loads(self._definition)} | ({"roles": self.roles} if self.roles else {})
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
@@ -153,10 +173,37 @@ def _tokens_in_use(
 def _writes_bytes(model: Any) -> bool:
     """Whether the vocabulary is written in the 256 symbols of bytes, and read back from them alone."""
     settings = json.loads(model.to_str())
-    decoder, before = settings["decoder"] or {}, settings["pre_tokenizer"] or {}
-    read = {step.get("type") for step in decoder.get("decoders", [decoder])} - {None}
+    read, before = _decoders(settings), settings["pre_tokenizer"] or {}
     divided = before.get("pretokenizers", [before])[-1:] or [{}]
     return read <= {"ByteLevel", "Fuse"} and ("ByteLevel" in read or divided[0].get("type") == "ByteLevel")
+
+
+def _without_names_in_text(model: Any, special: Iterable[str]) -> Any:
+    """Returns the model so that no text is segmented into the names of special tokens or of bytes.
+
+    A Unigram model finds every entry of its vocabulary in a text, `</s>` and `<0x41>` too, which
+    sentencepiece never does. Such a name is divided after its first character before it is segmented.
+    """
+    from tokenizers import Regex
+    from tokenizers import pre_tokenizers as before
+
+    settings = json.loads(model.to_str())["model"]
+    if settings["type"] != "Unigram":
+        return model
+    vocabulary = model.get_vocab(with_added_tokens=False)
+    spelled = [f"<0x{byte:02X}>" for byte in range(256)] if settings.get("byte_fallback") else []
+    names = sorted(name for name in {*special, *spelled} if name in vocabulary and len(name) > 1)
+    if names:
+        pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
+        divide = before.Split(Regex(pattern), "isolated")
+        model.pre_tokenizer = before.Sequence([model.pre_tokenizer, divide]) if model.pre_tokenizer else divide
+    return model
+
+
+def _decoders(settings: Mapping[str, Any]) -> set[str]:
+    """Returns the types of a model's decoders."""
+    decoder = settings["decoder"] or {}
+    return {step.get("type") for step in decoder.get("decoders", [decoder])} - {None}
 
 
 def keep_own_tokens(model: Any) -> Any:

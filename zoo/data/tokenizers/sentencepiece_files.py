@@ -15,7 +15,7 @@ import numpy as np
 
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.added_tokens import AddedToken, AddedTokens
-from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets
+from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets, written_bytes
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import ConfigError, DataError, one_line
 
@@ -72,6 +72,9 @@ class ModelTokenizer(Tokenizer):
 
     def token_bytes(self) -> np.ndarray:
         return np.zeros(self.vocab_size, np.int64)
+
+    def written_pieces(self) -> list[bytes] | None:
+        return [written_bytes(piece) for piece in self.pieces]
 
     def word_joins(self) -> WordJoins:
         """Returns joins by the mark of a space, which begins a word."""
@@ -158,6 +161,10 @@ class SentencePieceTokenizer(ModelTokenizer):
         mask_id = first("mask_token", self.ids.get(MASK) if LAYOUTS[self._layout].has_mask else None)
         separator_id = first("sep_token", "eos_token", ends)
         return bos_id, mask_id, None if separator_id == bos_id else separator_id
+
+    def special_named(self, name: str) -> int | None:
+        id = self.ids.get(name)
+        return id if id in self.special_ids else None
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

@@ -27,6 +27,8 @@ from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_white_space
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory, read_json, write_json
 
+# Special tokens that a model may write within a text.
+NOT_ENDS = ("<unk>", "[UNK]", "<pad>", "[PAD]")
 TOKENIZER_FILE = "tokenizer.json"
 # A run also keeps this file if its encoder reads another vocabulary than its decoder writes.
 SOURCE_TOKENIZER_FILE = "source_tokenizer.json"
@@ -39,6 +41,7 @@ _CHUNK = 1 << 14
 _LONGEST_WORD = 1 << 13
 _LONG_STRETCH = re.compile(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}")
 _POLL_SECONDS = 0.2
+_BYTE_PIECE = re.compile(rb"<0x([0-9A-F]{2})>")
 
 
 class TokenOffsets(NamedTuple):
@@ -106,6 +109,16 @@ class Tokenizer(ABC):
         found.bos_id, found.special_ids = id, self.special_ids | {id}
         found.document_id = id
         return found
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The special tokens at which text ends: not those of padding, masks or unknown text."""
+        others = {id for name in NOT_ENDS if (id := self.special_named(name)) is not None}
+        return self.special_ids - (others | {self.mask_id}) | {self.bos_id}
+
+    def special_named(self, name: str) -> int | None:
+        """Returns the id of a special token by its name; None if there is none."""
+        return None
 
     @property
     def start_id(self) -> int:
@@ -221,6 +234,10 @@ class Tokenizer(ABC):
             else:
                 parts[-1].append(id)
         return parts
+
+    def written_pieces(self) -> list[bytes] | None:
+        """Returns the bytes that each id adds to a decoded text; None if neighbours decide that."""
+        return list(self.pieces) if self.lossless else None
 
     def token_bytes(self) -> np.ndarray:
         """Returns the number of UTF-8 bytes of each id, int64 [V]; 0 for special tokens.
@@ -354,6 +371,12 @@ def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Token
     starts = stops - sizes
     ends = np.where(stops > starts, character[stops - 1] + 1, character[starts])
     return TokenOffsets(ids, character[starts].astype(np.int32), ends.astype(np.int32))
+
+
+def written_bytes(piece: bytes) -> bytes:
+    """Returns the bytes that a piece of SentencePiece writes: "▁" is a space, and "<0x0A>" a byte."""
+    single = _BYTE_PIECE.fullmatch(piece)
+    return bytes([int(single[1], 16)]) if single else piece.replace("▁".encode(), b" ")
 
 
 def training_chunks(training: Documents) -> Iterator[str]:

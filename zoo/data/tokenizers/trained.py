@@ -20,9 +20,11 @@ from zoo.data.tokenizers.tokenizer import interruptible, num_extra_ids, training
 from zoo.errors import DataError
 
 # Increased whenever the same text yields another tokenizer, so that no old cache is used.
-_RECIPE = 2
+_RECIPE = 3
 # Size of WordPiece's alphabet; a word with a rarer character is [UNK].
 _ALPHABET = 1000
+# SentencePiece drops words of more bytes than this without a word; `training_chunks` are shorter.
+_LONGEST_WORD = 1 << 20
 # Replace characters that SentencePiece's trainer takes for the end of a word or of a field.
 _HIDDEN = str.maketrans({"\t": "\U000f0000", "\n": "\U000f0001", "\r": "\U000f0002"})
 _SHOWN = {ord(hidden): chr(shown) for shown, hidden in _HIDDEN.items()}
@@ -147,8 +149,9 @@ class UnigramTokenizer(TrainedTokenizer):
         if settings.split_digits:
             words = _split_at_digits(words)
         pieces = _unigram_pieces(words, settings.vocab_size - len(spelled) - len(cls.special_tokens))
-        # Bytes spell what the pieces cannot; they are less probable than any piece.
-        lowest = min(score for _, score in pieces) - 10.0
+        # Bytes spell what the pieces cannot; they are less probable than any piece. The library reads
+        # numbers of few digits as it wrote them, and others with an error in the last bit.
+        lowest = round(min(score for _, score in pieces) - 10.0, 4)
         vocabulary = [*((name, 0.0) for name in cls.special_tokens), *pieces, *((piece, lowest) for piece in spelled)]
         model = Model(models.Unigram(vocabulary, unk_id=cls.special_tokens.index("<unk>"), byte_fallback=True))
         model.normalizer = changes
@@ -205,6 +208,7 @@ def _unigram_pieces(words: Counter[str], size: int) -> list[tuple[str, float]]:
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
                 hard_vocab_limit=False,
+                max_sentence_length=_LONGEST_WORD,
                 num_threads=1,
                 minloglevel=2,
             )

@@ -1,6 +1,7 @@
 """The data set of translation: one tokenizer for both sides, pairs batched by length."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,10 +76,17 @@ class TranslationDataset(UnlabelledDataset):
 
     def _notes(self) -> Iterator[str]:
         length = self.config.data.sequence_length
-        yield BadTextPolicy.describe_counts(self.train.left_out)
+        for what, counts in (("", self.train.left_out), ("held-out ", self._held_out_counts)):
+            yield BadTextPolicy.describe_counts(counts, what)
         for what, batches in (("", self.training), ("held-out ", self.held_out)):
             if too_long := int((~batches.fits).sum()):
                 yield f" ({too_long:,} {what}pairs of more than {length} tokens a side left out)"
+
+    @property
+    def _held_out_counts(self) -> Counter[str]:
+        """The counts of the held-out pairs, where they are not those of a divided source."""
+        counts = self.validation.left_out
+        return Counter() if counts is self.train.left_out else counts
 
     def training_batches(self, start_step: int = 0, process_index: int = 0, process_count: int = 1) -> TrainingBatches:
         """Returns the training batches from number `start_step` on; see `PairBatches.training`."""
@@ -118,6 +126,7 @@ class TranslationDataset(UnlabelledDataset):
             "validation_bytes": self.validation.bytes,
             "too_long": {"train": int((~self.training.fits).sum()), "validation": int((~self.held_out.fits).sum())},
             "bad_text": dict(self.train.left_out),
+            **({"bad_held_out_text": dict(counts)} if (counts := self._held_out_counts) else {}),
             "batches_per_epoch": self.training.per_epoch,
             "padding": round(self.training.padding(), 4),
             "tokenizer": self.tokenizer.summary(),

@@ -197,9 +197,16 @@ def _parallel(argument: str, data: Any, kind: str) -> Table:
         f'data.source: no such file: "{path}"{path_suggestion(path)}' for path in paths if not path.is_file()
     ]:
         raise ConfigError(problems)
+    if paths[0] == paths[1]:
+        raise ConfigError(f'data.source: both sides of "{data.source}" are {paths[0]}: nothing is left to translate')
 
     def records(policy: BadTextPolicy) -> Iterator[tuple[str, Record]]:
         sides = [[line for _, line, _ in numbered_lines(path)] for path in paths]
+        for path, lines in zip(paths, sides, strict=True):
+            if len(lines) == 1 and b"\r" in lines[0].removesuffix(b"\r"):
+                raise DataError(
+                    f'"{path}" has carriage returns and no line feeds: a line of a parallel text ends at a line feed'
+                )
         if len(sides[0]) != len(sides[1]):
             raise DataError(
                 f'"{paths[0]}" has {len(sides[0]):,} lines and "{paths[1]}" {len(sides[1]):,}; line n of one must '

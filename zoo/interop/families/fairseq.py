@@ -12,7 +12,7 @@ rows of 0, which nothing reads. Text consists of tokens separated by spaces, as 
 preprocessing writes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.errors import ConfigError, DataError
 from zoo.interop.families import bart
+from zoo.interop.settings.ignored_settings import without_ignored
 from zoo.interop.settings.importer import ACTIVATIONS, SettingsReader
 from zoo.interop.weights.checkpoint_contents import CheckpointContents, ParamsAndStats
 from zoo.interop.weights.mapping import IDENTITY, IgnoredTensors, Rule, Rules, TiedTensor, Transform, to_zoo
@@ -42,6 +43,11 @@ DEFAULTS = {
     "activation_fn": "relu", "share_decoder_input_output_embed": False, "share_all_embeddings": False,
     "no_scale_embedding": False, "layernorm_embedding": False,
 }  # fmt: skip
+# Of these, other models of the same code have other defaults.
+OF_SIZES = tuple(
+    name for name in DEFAULTS if name.endswith(("_layers", "_dim", "_heads", "normalize_before", "dropout"))
+)
+BASES = ("transformer", "transformer_wmt_en_de")
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 PADDING = SPECIALS.index("<pad>")
 EMBEDDINGS = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -123,6 +129,10 @@ def _reject_unsupported(settings: SettingsReader, dim: int) -> None:
     arch = settings.get("arch", "transformer")
     if not arch.startswith("transformer") or "_lm" in arch:
         settings.reject("arch", "expected transformer or one of its sizes")
+    elif arch not in BASES and (missing := [name for name in OF_SIZES if name not in settings.given]):
+        settings.reject(
+            "arch", f"{', '.join(missing)} must be given, because its defaults are those of {BASES[0]} here"
+        )
 
 
 def _padded(rows: int, all_rows: int) -> Transform:
@@ -207,7 +217,13 @@ def _find_dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[i
     """
     languages = [arguments.get(f"{side}_lang") for side in ("source", "target")]
     if all(languages):
-        return tuple(folder / f"dict.{language}.txt" for language in languages)
+        named = tuple(folder / f"dict.{language}.txt" for language in languages)
+        if missing := [path for path in named if not path.is_file()]:
+            raise ConfigError(
+                f"{missing[0]} is missing, the dictionary of args.source_lang={languages[0]!r} or "
+                f"args.target_lang={languages[1]!r} in {ARGUMENTS}"
+            )
+        return named
     tokens = {path: read_dictionary(path) for path in sorted(folder.glob("dict.*.txt"))}
     # Copies of a dictionary count once.
     found = [path for path in tokens if tokens[path] not in [tokens[other] for other in tokens if other < path]]
@@ -221,8 +237,12 @@ def _find_dictionaries(folder: Path, arguments: Mapping[str, Any], rows: tuple[i
     return fits[0][0], fits[1][0]
 
 
-def open_fairseq(folder: Path) -> CheckpointContents:
+def open_fairseq(folder: Path, ignored: Collection[str] = ()) -> CheckpointContents:
     """Opens the model of a folder.
+
+    Args:
+        folder: with the files.
+        ignored: arguments that the importer does not know, to be ignored.
 
     Raises:
         ConfigError: arguments that cannot be expressed, missing files, a source with more tokens
@@ -233,6 +253,7 @@ def open_fairseq(folder: Path) -> CheckpointContents:
     if not isinstance(arguments, Mapping):
         raise DataError(f"{folder / ARGUMENTS} has no object args")
     try:
+        arguments, left_out = without_ignored(read_config, CLASS, ARGUMENTS, arguments, ignored)
         fields = read_config(arguments)
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
@@ -272,6 +293,7 @@ def open_fairseq(folder: Path) -> CheckpointContents:
         weights,
         files,
         tokenizers[1],
-        notes=(note,),
+        {"ignored": left_out} if left_out else {},
+        (note,),
         extra_tokenizers={SOURCE_TOKENIZER_FILE: tokenizers[0]},
     )

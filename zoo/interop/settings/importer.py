@@ -103,7 +103,7 @@ class SettingsReader:
     def __init__(
         self, given: Mapping[str, Any], defaults: Mapping[str, Any], model_type: str | None = None, prefix: str = ""
     ):
-        self.values, self.prefix = {**defaults, **given}, prefix
+        self.given, self.values, self.prefix = frozenset(given), {**defaults, **given}, prefix
         self.inert = {} if model_type is None else inert_settings(model_type)
         self.read: set[str] = set()
         self.problems: list[str] = []

@@ -7,6 +7,7 @@ from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
+from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE
 from zoo.errors import ConfigError, DataError, one_line
 from zoo.files import read_json
 from zoo.training.checkpoints.checkpoint import Checkpoints
@@ -30,6 +31,11 @@ def check_start_from(config: ResolvedConfig) -> None:
     if not (folder := config.training.start_from):
         return
     check_trained_run(folder, "training.start_from")
+    if (Path(folder) / SOURCE_TOKENIZER_FILE).exists() and not _reads_both_sides(folder):
+        raise ConfigError(
+            f"training.start_from={folder}: its encoder reads the vocabulary of {SOURCE_TOKENIZER_FILE} and its "
+            "decoder that of tokenizer.json, and training reads both sides with one"
+        )
     check_upcycling(config)
     if not (layers := config.training.start_layers):
         return
@@ -59,6 +65,11 @@ def check_teacher(config: ResolvedConfig) -> None:
     """
     if folder := config.objective.distillation.teacher:
         check_trained_run(folder, "objective.distillation.teacher")
+
+
+def _reads_both_sides(folder: str) -> bool:
+    tokenizer = data.load_tokenizer(folder)
+    return tokenizer.source_side is not tokenizer
 
 
 def check_trained_run(folder: str, field: str) -> None:
