@@ -1,16 +1,18 @@
 """`python -m publication rejudge`: judges archived sweeps again, by the procedure of today.
 
 The runs stay as they are; what changes is what follows from them: verdict, outcomes and intervals in
-result.json, contrasts.csv and the pages. The verdict of an earlier procedure is kept in result.json
-under `verdicts_before`, with the name of the procedure, so that judging again gives the same files.
+result.json, contrasts.csv, differences.csv with its picture, and the pages. The verdict of an earlier
+procedure is kept in result.json under `verdicts_before`, with the name of the procedure, so that
+judging again gives the same files.
 """
 
 import argparse
 import csv
 import io
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from publication.sizes import claim_verdict
 from zoo.errors import ConfigError, did_you_mean, not_writable
 from zoo.files import write_atomic, write_json
 from zoo.lab.declarations import PREMISES_LATER, claim_ids
-from zoo.lab.report.archive.experiment_page import read_contrasts
+from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS, read_contrasts, read_table
 from zoo.lab.report.archive.result_record import (
     EARLIER_PROCEDURE,
     JUDGED,
@@ -33,11 +35,16 @@ from zoo.lab.report.archive.result_record import (
     tuning_record,
     verdict_record,
 )
-from zoo.lab.report.archive.sweep_tables import contrast_rows, csv_text
+from zoo.lab.report.archive.sweep_tables import contrast_rows, csv_text, difference_rows, tables_in
+from zoo.lab.report.figures import write_figures
+from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 
 # Losses in runs.csv have five decimals, from which an interval of three pairs may be this far off.
 _ROUNDING = 4e-5
+_BOUNDS = ("low", "high")
+# The interval in a text such as "1.93 (1.58 to 2.51), extrapolated".
+_BETWEEN = re.compile(r" \([^()]* to [^()]*\)")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +86,11 @@ def rejudge(output: Path, experiments: Path, names: Sequence[str] = (), max_seed
 
 
 def _judge_again(archived: ArchivedSweep) -> str:
-    """Writes result.json and contrasts.csv of one experiment; returns a line about it."""
+    """Writes what follows from the runs of one experiment; returns a line about it."""
     sweep, result, folder = archived.sweep, archived.result, archived.sweep.folder
     before = read_contrasts(folder)
     verdict = judge(sweep)
-    rows = _merged(before, list(csv.DictReader(io.StringIO(csv_text(contrast_rows(sweep, verdict))))))
+    rows = _merged(before, _as_read(contrast_rows(sweep, verdict)), "contrast", ("a - b", "low", "high"))
     earlier = _earlier_verdicts(result, before)
     record = {
         **{name: value for name, value in result.items() if name not in JUDGED},
@@ -100,6 +107,9 @@ def _judge_again(archived: ArchivedSweep) -> str:
     try:
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", csv_text(rows))
+        if len(sweep.arms) > 1:
+            _write_differences(sweep)
+        record["tables"] = tables_in(folder)
         write_json(folder / "result.json", finite_numbers(in_order(record)))
     except OSError as error:
         raise not_writable(folder, error) from error
@@ -137,15 +147,45 @@ def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str
     ]
 
 
-def _merged(before: Sequence[Mapping[str, str]], rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Returns the rows of contrasts.csv with the archived numbers where the new ones differ by
-    rounding alone: the archived ones were computed from all digits of the runs.
+def _write_differences(sweep: SweepResults) -> None:
+    """Writes differences.csv, and draws it again if it is no longer what it was.
+
+    What a difference is worth in tokens needs learning curves, which the archive does not have: the
+    archived text is kept, without its interval where that of the difference has changed.
     """
-    old = {row["contrast"]: row for row in before}
+    path = sweep.folder / "differences.csv"
+    before = {row["arm"]: row for row in read_table(path)}
+    rows = _merged(before.values(), _as_read(difference_rows(sweep)), "arm", ("difference", "low", "high"))
+    same = {row["arm"] for row in rows if all(row[name] == before.get(row["arm"], {}).get(name) for name in _BOUNDS)}
     for row in rows:
-        archived = old.get(row["contrast"], {})
-        for name in ("a - b", "low", "high"):
-            kept, found = (float(each.get(name) or "nan") for each in (archived, row))
-            if math.isclose(kept, found, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
-                row[name] = archived[name]
+        old = before.get(row["arm"], {})
+        # The p of a small difference is more sensitive to the digits of the runs than its interval is.
+        kept = ("p", "p (Holm)") if len(same) == len(rows) else ("p",) if row["arm"] in same else ()
+        row |= {name: old[name] for name in kept}
+        if worth := old.get(TIMES_THE_TOKENS):
+            row[TIMES_THE_TOKENS] = worth if row["arm"] in same else _BETWEEN.sub("", worth)
+    if not path.exists() or path.read_text() != csv_text(rows):
+        write_atomic(path, csv_text(rows))
+        write_figures(sweep, sweep.folder, ["differences"], ["png"])
+
+
+def _as_read(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Returns the rows of a table as they are read from its file."""
+    return list(csv.DictReader(io.StringIO(csv_text(map(dict, rows)))))
+
+
+def _merged(
+    before: Iterable[Mapping[str, str]], rows: list[dict[str, str]], key: str, names: Sequence[str]
+) -> list[dict[str, str]]:
+    """Returns the rows of a table with the archived numbers where the new ones differ by rounding
+    alone: the archived ones were computed from all digits of the runs.
+    """
+    old = {row[key]: row for row in before}
+    for row in rows:
+        archived = old.get(row[key], {})
+        row |= {name: archived[name] for name in names if name in archived and _close(row[name], archived[name])}
     return rows
+
+
+def _close(found: str, archived: str) -> bool:
+    return math.isclose(float(found or "nan"), float(archived or "nan"), rel_tol=_ROUNDING, abs_tol=_ROUNDING)

@@ -16,7 +16,9 @@ from publication.results_index import build
 from zoo.errors import DataError
 from zoo.lab.floors import run_floors
 from zoo.lab.floors.record import RunFloors, floors_record
+from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
 from zoo.lab.report.archive.result_record import EARLIER_PROCEDURE, PROCEDURE, deciding_reason
+from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.noise import known_noise
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.sequential import design_until_decided
@@ -171,6 +173,34 @@ def test_numbers_that_differ_by_rounding_alone_are_kept(tmp_path):
     write_table(folder / "contrasts.csv", [row | {"low": low - 1e-3}])
     rejudge(folder.parent, tmp_path)
     assert float(read_table(folder / "contrasts.csv")[0]["low"]) == pytest.approx(low, rel=1e-5)
+
+
+def test_differences_are_those_of_today_and_lose_a_worth_that_was_of_other_intervals(tmp_path):
+    folder = write_sweep(tmp_path / "results")
+    rejudge(folder.parent, tmp_path)
+    (row,) = read_table(folder / "differences.csv")
+    (contrast,) = read_table(folder / "contrasts.csv")
+    assert [float(row[name]) for name in ("difference", "low", "high")] == pytest.approx(
+        [-float(contrast[name]) for name in ("a - b", "high", "low")], rel=1e-5
+    )
+    assert json.loads((folder / "result.json").read_text())["tables"] == [
+        "runs.csv",
+        "contrasts.csv",
+        "differences.csv",
+    ]
+    picture = (folder / "differences.png").read_bytes()
+    worth = {TIMES_THE_TOKENS: "0.91 (0.85 to 0.97), extrapolated"}
+    # Rounded otherwise, they stay as they are, and so does the picture.
+    kept = [row | worth | {"low": str(float(row["low"]) + 1e-5), "p": "0.001"}]
+    for low, expected in ((kept[0]["low"], worth[TIMES_THE_TOKENS]), ("0.01", "0.91, extrapolated")):
+        write_table(folder / "differences.csv", [kept[0] | {"low": low}])
+        (folder / "differences.png").write_bytes(b"")
+        rejudge(folder.parent, tmp_path)
+        (found,) = read_table(folder / "differences.csv")
+        assert found[TIMES_THE_TOKENS] == expected
+        assert found["low"] == (row["low"] if low == "0.01" else low)
+        assert (folder / "differences.png").read_bytes() == (picture if low == "0.01" else b"")
+    assert found["p"] == row["p"]
 
 
 def test_looks_are_those_of_the_archive_the_option_the_command_or_the_level(monkeypatch):
@@ -427,4 +457,9 @@ def test_runs_that_count_as_diverged_tell_no_noise(tmp_path):
     sweep = read_archived_sweep(write_sweep(tmp_path / "results", losses=losses), tmp_path).sweep
     (contrast,) = sweep.contrasts
     assert known_noise(sweep, contrast).sd > 1000
-    assert known_noise(sweep, replace(contrast, diverged_above=5.55)).sd < 0.03
+    limited = replace(sweep, contrasts=[replace(contrast, diverged_above=5.55)])
+    assert known_noise(limited, contrast).sd < 0.03
+    # So do differences that no claim states.
+    before, after = (baseline_differences(one)["kind=b"] for one in (sweep, limited))
+    assert before.high - before.low > 1000
+    assert after.high - after.low < 0.2

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -218,8 +218,15 @@ def _tuning(sweep: SweepResults, look: dict[str, tuple[str, object]]) -> Axes | 
     return axes
 
 
-def draw_figures(sweep: SweepResults) -> dict[str, Axes]:
+_PLOTS = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _tuning, "differences": _differences}
+
+
+def draw_figures(sweep: SweepResults, names: Collection[str] = tuple(_PLOTS)) -> dict[str, Axes]:
     """Draws the plots that have data: loss_by_step, loss_by_length, loss_by_rate and differences.
+
+    Args:
+        sweep: whose runs are drawn.
+        names: of the plots to draw.
 
     Returns:
         {name: the axes of a figure of its own}.
@@ -228,10 +235,11 @@ def draw_figures(sweep: SweepResults) -> dict[str, Axes]:
         name: (COLOURS[colour % len(COLOURS)], LINE_STYLES[dash % len(LINE_STYLES)])
         for name, (colour, dash) in arm_styles(sweep).items()
     }
-    drawn = {"loss_by_step": _curves, "loss_by_length": _lengths, "loss_by_rate": _tuning, "differences": _differences}
     found = {}
     with rc_context(SETTINGS):
-        for name, draw in drawn.items():
+        for name, draw in _PLOTS.items():
+            if name not in names:
+                continue
             axes = draw(sweep, look)
             if axes is None:
                 continue
@@ -241,9 +249,11 @@ def draw_figures(sweep: SweepResults) -> dict[str, Axes]:
     return found
 
 
-def write_figures(sweep: SweepResults, folder: Path) -> list[Path]:
-    """Writes the plots of `draw_figures` into `folder`, as .png and .svg, and returns the paths."""
+def write_figures(
+    sweep: SweepResults, folder: Path, names: Collection[str] = tuple(_PLOTS), kinds: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    """Writes plots of `draw_figures` into `folder`, in every kind of file, and returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = draw_figures(sweep)
+    found = draw_figures(sweep, names)
     with rc_context(SETTINGS):
-        return [save(axes.figure, folder / f"{name}.{kind}") for name, axes in found.items() for kind in ("png", "svg")]
+        return [save(axes.figure, folder / f"{name}.{kind}") for name, axes in found.items() for kind in kinds]

@@ -35,7 +35,7 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     if metric == contrast.b.metric and metric in sweep.noise:
         return sweep.noise[metric]
     if metric == contrast.b.metric:
-        return pooled_noise(sweep, metric, without=sides, diverged_above=contrast.diverged_above)
+        return pooled_noise(sweep, metric, without=sides)
     return None
 
 
@@ -67,20 +67,18 @@ def regrets_of_sum(sweep: SweepResults, weights: Mapping[str, float]) -> list[Re
     return found
 
 
-def pooled_noise(
-    sweep: SweepResults, metric: str, without: set[str] = frozenset(), diverged_above: float | None = None
-) -> Noise | None:
+def pooled_noise(sweep: SweepResults, metric: str, without: set[str] = frozenset()) -> Noise | None:
     """Returns the noise of the finite final values of a sweep's arms; None if there are too few, or if
-    they do not vary.
+    they do not vary. Losses at which a contrast counts a run as diverged are left out.
 
     Args:
         sweep: its finished runs are used.
         metric: what they end with.
         without: arms that do not count; then at least two others have to be left.
-        diverged_above: None, or the loss above which a finished run counts as diverged.
     """
     by_arm: dict[str, Mapping[int, float]] = {}
-    highest = math.inf if diverged_above is None else diverged_above
+    limits = [one.diverged_above for one in sweep.contrasts if metric in (one.a.metric, one.b.metric)]
+    highest = min((limit for limit in limits if limit is not None), default=math.inf)
     for arm in sweep.arms:
         values = {run.seed: run.final(metric) for run in sweep.runs_of(arm.name) if run.finished}
         finite = {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}

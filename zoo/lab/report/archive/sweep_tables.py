@@ -115,7 +115,7 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
         if sweep.contrasts:
             write_atomic(folder / "contrasts.csv", csv_text(contrast_rows(sweep, verdict)))
         if len(sweep.arms) > 1:
-            write_atomic(folder / "differences.csv", csv_text(_differences(sweep)))
+            write_atomic(folder / "differences.csv", csv_text(difference_rows(sweep)))
         if grid:
             write_atomic(folder / "tuning.csv", csv_text(_tuning_rows(grid)))
         for other in filter(None, further):
@@ -123,7 +123,7 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
         pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
         for path in folder.glob("*.svg"):
             path.unlink()
-        tables = sorted((path.name for path in folder.glob("*.csv")), key=_place)
+        tables = tables_in(folder)
         record = result_record(sweep, verdict, grid, further) | {"tables": tables, "pictures": pictures}
         if earlier := earlier_verdicts(before, outcomes, record) if before else []:
             record["verdicts_before"] = earlier
@@ -131,6 +131,11 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
+
+
+def tables_in(folder: Path) -> list[str]:
+    """Returns the names of the tables of an archive, in the order in which a page names them."""
+    return sorted((path.name for path in folder.glob("*.csv")), key=_place)
 
 
 def _place(table: str) -> tuple[int, str]:
@@ -242,7 +247,8 @@ def contrast_rows(sweep: SweepResults, verdict: Verdict) -> Iterable[dict[str, A
         }
 
 
-def _differences(sweep: SweepResults) -> Iterable[dict[str, Any]]:
+def difference_rows(sweep: SweepResults) -> Iterable[dict[str, Any]]:
+    """Yields the rows of differences.csv."""
     for one in arm_differences(sweep):
         yield {
             "arm": one.arm.label,
