@@ -2,20 +2,24 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import FancyBboxPatch
 
+from tests.support.building import random_values
 from tests.support.small_runs import OBJECTIVES, small
+from zoo.analysis.activations import record_activations
 from zoo.cli.main import main
 from zoo.config import load, override, resolve
 from zoo.config.kinds import PLACEMENT_KINDS
-from zoo.draw import position_tables
-from zoo.draw.diagrams import architecture_diagram, attention_masks, block_steps, head_sharing
+from zoo.draw import position_tables, rope_pictures
+from zoo.draw.diagrams import architecture_diagram, architecture_parts, attention_masks, block_steps, head_sharing
 from zoo.draw.diagrams.architecture_parts import Addition, Parallel, Part, Repeat, columns, wrapped
 from zoo.draw.diagrams.block_steps import Branch
+from zoo.models.architectures import make_model
 
 TINY = {"model__dim": 16, "model__num_layers": 2, "model__attention__num_heads": 4}
 
@@ -43,6 +47,8 @@ def outline(steps):
     ("deepnorm", [("+", "f"), "norm"]),
     ("sandwich", [("+", "norm", "f", "norm")]),
     ("reordered", [("+", "f", "norm")]),
+    ("interpolated", [("+", "f", "norm"), "norm"]),
+    ("resi_dual", [("+", "f"), "norm"]),
 ])  # fmt: skip
 def test_sublayer_steps_follow_the_placement(placement, steps):
     model = resolved(model__norm__placement=placement).model
@@ -54,7 +60,8 @@ def test_sublayer_steps_follow_the_placement(placement, steps):
         ]
 
     assert named(found) == steps
-    assert [step.label for step in found if isinstance(step, Branch)] == ["× α" if placement == "deepnorm" else ""]
+    labels = {"deepnorm": "× α", "interpolated": "a (f − x)", "resi_dual": "two streams"}
+    assert [step.label for step in found if isinstance(step, Branch)] == [labels.get(placement, "")]
 
 
 @pytest.mark.parametrize(("placement", "label"), [("hyper", "streams"), ("mudd", "earlier outputs")])
@@ -330,9 +337,113 @@ def test_layer_kinds_with_equal_sharing_are_drawn_once():
     assert [roles.count(role) for role in ("attention", "ffn", "softmax")] == [8, 5, 5]
 
 
+def hybrid(kind, **fields):
+    """A decoder whose first layer is of another kind, and whose second has attention with RoPE."""
+    changes = {
+        "model.layers.pattern": ("s", "f"),
+        "model.position.kind": "rope",
+        "model.layers.kinds.s.position.kind": "none",
+        "model.layers.kinds.f.attention.window": 0,
+        "model.layers.kinds.s.attention.kind": kind,
+        **{f"model.layers.kinds.s.attention.{name}": value for name, value in fields.items()},
+    }
+    return resolve(override(small(**TINY), changes))
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "gated_convolution"])
+def test_mixers_without_queries_and_keys_are_not_drawn_as_heads(kind):
+    config = hybrid(kind)
+    assert [each.title for each in head_sharing.sharings(config)] == ["f self-attention"]
+    (column,) = columns(config)
+    parts = [part for part in architecture_parts.parts_of(column.steps) if part.role == "attention"]
+    assert [part.title for part in parts] == [f"{kind.replace('_', ' ')} / Multi-head self-attention"]
+    assert parts[0].inputs == (("Q, 4 heads", "RoPE"), ("K, 4 heads", "RoPE"), ("V, 4 heads",))
+    assert {"drawn: inputs of f", "s: no queries, keys and values"} <= set(parts[0].sizes)
+
+
+def test_heads_of_a_recurrence_have_values_of_their_own():
+    state, full = head_sharing.sharings(hybrid("gated_delta", key_heads=2))
+    assert [(each.groups, each.values) for each in (state, full)] == [(2, 4), (4, 4)]
+    (column,) = columns(hybrid("gated_delta", key_heads=2))
+    (part,) = (part for part in architecture_parts.parts_of(column.steps) if part.role == "attention")
+    assert any(line.endswith("V, 4 heads") and "K, 2 heads" in line for line in part.sizes if line.startswith("s: "))
+
+
+@pytest.mark.parametrize(("config", "reach"), [
+    (hybrid("gated_convolution", convolution_width=3), [1, 3, 16]),
+    (resolved(model__attention__kind="parallel_heads", model__attention__window=4), [1, 16, 16]),
+    (resolved(model__attention__window=4), [1, 4, 7]),
+], ids=["convolution", "parallel heads", "window"])  # fmt: skip
+def test_receptive_fields_are_those_of_the_model(config, reach):
+    """The last token's states after each layer, with each earlier token changed in turn."""
+    (field,) = attention_masks.receptive_fields(config)
+    assert field.tokens.tolist() == reach
+    model = make_model(config)
+    values = random_values(model, 3)
+    rows = np.tile(np.arange(16), (17, 1)).astype(np.int32)
+    rows[np.arange(16), np.arange(16)] += 50
+    states = record_activations(config, model, values, {}, rows, maps=False)[""].states[:, :, -1]
+    changed = (np.abs(states[:, :16] - states[:, 16:]).max(axis=-1) > 0).sum(axis=1)
+    assert changed.tolist() == reach
+    if config.model.layers.pattern:
+        band = attention_masks.masks(config, 16)[0]
+        assert band.visible.sum(axis=1).tolist() == [min(3, query + 1) for query in range(16)]
+    elif config.model.attention.kind == "parallel_heads":
+        (grid,) = attention_masks.masks(config, 16)
+        assert grid.visible.sum(axis=1).max() == 4
+
+
+def test_short_convolutions_are_named_where_they_are_not_followed():
+    config = resolved(model__attention__window=4, model__convolution__kind="canon")
+    (field,) = attention_masks.receptive_fields(config)
+    assert field.name == "last token, without short convolutions,"
+    (column,) = columns(config)
+    details = [line for part in architecture_parts.parts_of(column.steps) for line in part.details]
+    assert "short convolutions (canon) in the block" in details
+
+
+def test_what_placements_add_outside_of_sublayers_is_named():
+    (column,) = columns(resolved(model__norm__placement="x0_shortcut"))
+    details = [line for part in architecture_parts.parts_of(column.steps) for line in part.details]
+    assert "x0 is added before each block" in details
+
+
+def test_files_of_long_configs_have_names_of_their_own(tmp_path, capsys):
+    fields = ["position.kind=rope", "norm.kind=rmsnorm", "ffn.kind=swiglu", "attention.bias=False", "ffn.bias=False"]
+    base = ",".join(["gpt2:tiny", *(f"model.{field}" for field in fields)])
+    for theta in (500, 50000):
+        spec = f"{base},model.position.theta={theta}"
+        assert main(["draw", "heads", spec, spec, "--format", "png", "--out", str(tmp_path)]) == 0
+    names = capsys.readouterr().out.split()
+    assert len(set(names)) == len(list(tmp_path.iterdir())) == 2
+    assert all(len(Path(name).name) < 200 for name in names)
+
+
+def test_rope_of_a_hybrid_is_that_of_its_attention(tmp_path, capsys):
+    for what in ("rope", "rope-bound"):
+        assert main(["draw", what, "lfm2:tiny", "--out", str(tmp_path)]) == 0
+    assert main(["draw", "rope", "gpt2:tiny", "--out", str(tmp_path)]) == 2
+    assert "rotates nothing" in capsys.readouterr().err
+
+
 def test_elmo_without_heads_is_a_one_line_error(capsys):
     assert main(["draw", "heads", "configs/elmo.py:tiny"]) == 2
     assert "model.architecture=elmo has no attention heads" in capsys.readouterr().err
+
+
+def test_slopes_are_those_that_are_added():
+    scaled = resolved(model__position__kind="alibi", model__position__scaled=True)
+    panels = position_tables.page(scaled, "").axes
+    drawn = [bar.get_height() for bar in panels[0].patches]
+    np.testing.assert_allclose(drawn, 2.0 ** -np.arange(2, 10, 2) * scaled.model.attention.scale, rtol=1e-6)
+
+
+def test_all_panels_of_a_rope_show_rows_of_one_length():
+    fields = {"kind": "rope", "scaling__kind": "dynamic", "scaling__factor": 4.0, "scaling__original_length": 16}
+    model = resolved(**{f"model__position__{name}": value for name, value in fields.items()}).model
+    angles = rope_pictures.angles_by_pair(model, length=128)
+    np.testing.assert_allclose(np.angle(rope_pictures.pair_rotations(model, 128))[1], angles[1], rtol=1e-6)
+    assert not np.allclose(angles[1], rope_pictures.angles_by_pair(model)[1], rtol=1e-3)
 
 
 def test_rope_wavelengths_and_relative_buckets():

@@ -12,7 +12,7 @@ from zoo.cli import plugin_options
 from zoo.config import plugins
 from zoo.config.shipped import DRAWINGS as SHIPPED
 from zoo.config.shipped import shipped_folder, shipped_names
-from zoo.draw.drawing import BUILT_IN, DRAWINGS, short_name
+from zoo.draw.drawing import BUILT_IN, DRAWINGS, file_name, short_name
 from zoo.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
     if args.what in DRAWINGS:
         pages = _pages(args)
     else:
-        pages = {"-".join([args.what, *_aspect(args), *map(short_name, _specs(args))]): _page(args)}
+        pages = {file_name([args.what, *_aspect(args), *map(short_name, _specs(args))]): _page(args)}
     return [save(page, args.out / f"{name}.{kind}") for name, page in pages.items() for kind in kinds]
 
 
@@ -417,16 +417,24 @@ def _embeddings(config: "ResolvedConfig", args: argparse.Namespace):
 def _rope(args: argparse.Namespace):
     from zoo.cli.config import resolved_config
     from zoo.draw import rope_pictures
+    from zoo.draw.position_tables import own_positions
     from zoo.draw.run_activations import read_text
 
-    config = resolved_config(args.config, []).model
+    whole = resolved_config(args.config, [])
+    # Kinds of layers may have bases of their own, or no RoPE: the first that has it is drawn.
+    rotated = {} if whole.model.architecture == "elmo" else own_positions(whole)
+    rotated = {name: model for name, model in rotated.items() if model.position.kind == "rope"}
+    name, config = next(iter(rotated.items()), ("", whole.model))
+    title = (
+        f"{name}: RoPE with base {config.position.theta:,g}" + ", one of several" * (len(rotated) > 1) if name else ""
+    )
     if args.what == "rope":
-        return rope_pictures.angles_page(config, args.length)
+        return rope_pictures.angles_page(config, args.length, title)
     rope_pictures.pair_rotations(config, 1)
     trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
     if trained is None:
         if args.text:
             raise ConfigError(f"--text has no effect: {args.config} is not a trained run")
-        return rope_pictures.bound_page(config, args.length)
+        return rope_pictures.bound_page(config, args.length, title=title)
     found = read_text(trained, args.text, step=args.step, max_tokens=args.length, sentences=8)
-    return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)))
+    return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)), title)

@@ -88,7 +88,9 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
     for column in range(2):
         if not same and found["layers"][column]:
             found["layers"][column][0] = found["layers"][column][0]._replace(differs=True)
-    totals = [cost.summary(config).parameters["total"] for config in (one, other)]
+    counts = [cost.summary(config).parameters for config in (one, other)]
+    # As in other figures, rows that pad a vocabulary are none.
+    totals = [each["total"] - each.get("padding", 0) for each in counts]
     for column, total in enumerate(totals):
         found["model"][column].append(Line(f"{total:,} parameters", totals[0] != totals[1]))
     return {part: columns for part, columns in found.items() if any(columns)}

@@ -5,8 +5,9 @@ plug-in, `experiments/drawings/NAME.py`, which is loaded when its name is used.
 """
 
 import argparse
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,12 +50,22 @@ BUILT_IN = {
 }
 """Descriptions of the figures of `zoo.draw`, by name."""
 
+MAX_NAME = 150
+"""Characters of a file's name, without its ending, past which it is cut."""
+
 DRAWINGS: dict[str, Drawing] = {}
 """The figures of the plug-ins that are loaded, by name."""
+
+
+def file_name(parts: Sequence[str]) -> str:
+    """Returns the name of a figure's file; of a long one, the beginning and a hash of the rest."""
+    name = "-".join(parts)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}-{digest}"
 
 
 def short_name(spec: str) -> str:
     """Returns a config's name as a part of a file's name: llama-7b of configs/llama.py:7b."""
     path = Path(spec.partition(":")[0])
     name = path.parent.name if path.name == "config.json" else path.name.removesuffix(".py")
-    return re.sub(r"[^\w.=]+", "-", name + spec[len(spec.partition(":")[0]) :]).strip("-")[:80]
+    return re.sub(r"[^\w.=]+", "-", name + spec[len(spec.partition(":")[0]) :]).strip("-")

@@ -57,7 +57,7 @@ def buckets_by_distance(model: ResolvedConfig, distances: np.ndarray) -> np.ndar
 
 
 def _alibi(model: ResolvedConfig, length: int, left: Axes, right: Axes) -> None:
-    slopes = alibi_slopes(model.attention.num_heads)
+    slopes = alibi_slopes(model.attention.num_heads) * Alibi(model).factor
     left.bar(np.arange(len(slopes)), slopes, color=COLOURS[0], width=0.7)
     left.set_yscale("log", base=2)
     left.yaxis.set_major_formatter(lambda slope, _: f"{slope:g}" if slope >= 1 else f"1/{1 / slope:,.4g}")
@@ -101,10 +101,12 @@ def _rope(model: ResolvedConfig, length: int, left: Axes, right: Axes) -> None:
 
 
 def _sinusoidal(model: ResolvedConfig, length: int, left: Axes, right: Axes) -> None:
-    table = np.asarray(Sinusoidal(model).embed(jnp.zeros((1, length, model.dim)), jnp.arange(length)[None]))[0]
+    # They are added at the width of the embeddings, where that is another one.
+    width = model.embedding.dim if model.embedding.projection == "sum" and model.embedding.dim else model.dim
+    table = np.asarray(Sinusoidal(model).embed(jnp.zeros((1, length, width)), jnp.arange(length)[None]))[0]
     _image(left, table, "RdBu_r", "value", vmin=-1, vmax=1)
     left.set(xlabel="dimension", ylabel="position", title=f"sinusoids, {model.position.layout}")
-    _image(right, table @ table.T / (model.dim / 2), "RdBu_r", "product", vmin=-1, vmax=1)
+    _image(right, table @ table.T / (width / 2), "RdBu_r", "product", vmin=-1, vmax=1)
     right.set(xlabel="position", ylabel="position", title="products of two rows")
 
 
@@ -151,6 +153,8 @@ def page(config: ResolvedConfig, name: str, length: int = 128) -> Figure:
         PANELS[model.position.kind](model, length, left, right)
         if model.position.kind == "rope":
             row_length = config.data.sequence_length
+            if row_length != length and model.position.scaling.kind in ("dynamic", "longrope"):
+                left.set_title(f"{left.get_title()}, rows of {length:,}")
             left.axhline(
                 row_length, color=COLOURS[1], linewidth=1, linestyle="--", label=f"rows of {row_length:,} tokens"
             )

@@ -90,18 +90,20 @@ def score_bound(config: ResolvedConfig, length: int) -> np.ndarray:
     return np.abs(np.cumsum(pair_rotations(config, length), axis=1)).mean(axis=1)
 
 
-def angles_by_pair(config: ResolvedConfig, count: int = TURNS) -> np.ndarray:
+def angles_by_pair(config: ResolvedConfig, count: int = TURNS, length: int = 0) -> np.ndarray:
     """Returns the angle, in radians and not reduced to a full turn, by which each pair is rotated at
-    the first positions, [count, pairs].
+    the first positions of a row of this length, [count, pairs].
     """
-    return np.unwrap(np.angle(pair_rotations(config, count)), axis=0)
+    return np.unwrap(np.angle(pair_rotations(config, max(count, length))[:count]), axis=0)
 
 
-def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
+def angles_page(config: ResolvedConfig, length: int = 128, title: str = "") -> Figure:
     """Draws the vector of a fast and of a slower pair at positions 0 to 7, the angle of every pair at
     positions 1 to 7, the angle of every pair at every position, and the cosine of some pairs.
     """
-    values, first = pair_rotations(config, length), angles_by_pair(config)
+    # Of a scaling that depends on the length of a row, all panels show one length.
+    values = pair_rotations(config, max(length, TURNS))[:length]
+    first = angles_by_pair(config, length=length)
     pairs = values.shape[1]
     drawn, panels = mosaic(9.2, 6.2, [["fast"] * 2 + ["slow"] * 2 + ["angle"] * 2, ["turns"] * 3 + ["cosine"] * 3])
     _draw_vectors(panels["fast"], first[:, 0], 0)
@@ -124,6 +126,8 @@ def angles_page(config: ResolvedConfig, length: int = 128) -> Figure:
     panels["cosine"].legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     for name in ("angle", "cosine"):
         panels[name].grid(alpha=0.25)
+    if title:
+        drawn.suptitle(title, fontsize=10, parse_math=False)
     return drawn
 
 
@@ -208,10 +212,14 @@ def scores_by_distance(activations: RunActivations, side: str, which: str) -> np
 
 
 def bound_page(
-    config: ResolvedConfig, length: int = 128, activations: RunActivations | None = None, side: str = ""
+    config: ResolvedConfig,
+    length: int = 128,
+    activations: RunActivations | None = None,
+    side: str = "",
+    title: str = "",
 ) -> Figure:
     """Draws the bound with scores under it, the same scores of vectors of length 1, and for a run the
-    sizes of its scores by distance.
+    sizes of its scores by distance; a title names the layers whose RoPE it is.
     """
     rows = 1 if activations is None else 2
     drawn, panels = figure(9.2, 0.6 + 3.3 * rows, rows, 2)
@@ -220,6 +228,8 @@ def bound_page(
     _draw_cosines(panels[1], examples)
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     if activations is None:
+        if title:
+            drawn.suptitle(title, fontsize=10, parse_math=False)
         return drawn
     found = {which: scores_by_distance(activations, side, which) for which in (TRAINED, INITIAL)}
     for axes, (which, layers) in zip(panels[2:], found.items(), strict=True):
@@ -229,7 +239,7 @@ def bound_page(
         axes.set_title(f"the run: mean |score| by layer, {which}")
         axes.grid(alpha=0.25)
     panels[-1].legend(frameon=False, fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    drawn.suptitle(activations.source, fontsize=8, parse_math=False)
+    drawn.suptitle("\n".join(filter(None, (title, activations.source))), fontsize=8, parse_math=False)
     return drawn
 
 

@@ -57,6 +57,13 @@ def softmax(scores: Float[np.ndarray, " V"], temperature: float = 1.0) -> Float[
     return exponents / exponents.sum()
 
 
+def log_softmax(scores: Float[np.ndarray, " V"], temperature: float = 1.0) -> Float[np.ndarray, " V"]:
+    """Returns s / T - ln sum exp(s / T) in float64."""
+    scaled = scores.astype(np.float64) / temperature
+    scaled -= scaled.max()
+    return scaled - np.log(np.exp(scaled).sum())
+
+
 def compare(
     text: str,
     teacher: Float[np.ndarray, " V"],
@@ -90,7 +97,9 @@ def compare(
     if temperature != 1:
         last = f"student, T = {temperature:g}"
         columns |= {f"teacher, T = {temperature:g}": parts(soft_p), last: parts(soft_q)}
-    divergence = temperature**2 * (soft_p * np.log(soft_p / soft_q)).sum()
+    # In logarithms: at a low temperature a probability is rounded to 0.
+    difference = log_softmax(teacher, temperature) - log_softmax(student, temperature)
+    divergence = temperature**2 * (soft_p * difference).sum()
     losses[last] = "\n".join([*([losses[last]] if last in losses else []), f"T² KL {divergence:.2f}"])
     return SoftTargets(text, chosen.index(label), [names[id] for id in chosen], columns, losses)
 

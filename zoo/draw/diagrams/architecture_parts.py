@@ -183,13 +183,31 @@ def _merged(kinds: dict[str, ResolvedConfig], make: Callable[[ResolvedConfig], P
         return common + tuple(f"{name}: {', '.join(each)}" for name, each in more.items() if each)
 
     titles = tuple(dict.fromkeys(part.title for part in made.values()))
-    inputs = zip(*(part.inputs for part in made.values()), strict=False)
+    # The inputs drawn are those of the kind with the most steps; those of others are named.
+    shown, part = max(made.items(), key=lambda item: sum(map(len, item[1].inputs)))
+    others = tuple(f"{name}: {_inputs_text(each)}" for name, each in made.items() if each.inputs != part.inputs)
+    drawn = (f"drawn: inputs of {shown}",) if others else ()
     return first._replace(
-        title=" / ".join(titles),
-        details=lines("details"),
-        sizes=lines("sizes"),
-        inputs=tuple(tuple(dict.fromkeys(step for steps in each for step in steps)) for each in inputs),
+        title=" / ".join(titles), details=lines("details"), sizes=lines("sizes") + drawn + others, inputs=part.inputs
     )
+
+
+def projects_heads(kind: str) -> bool:
+    """Whether a kind of attention projects tokens to queries, keys and values of heads; Mamba-2 names
+    and groups them otherwise.
+    """
+    return kind in ATTENTION_KINDS.having("heads") or (kind in ATTENTION_KINDS.having("state") and kind != "mamba2")
+
+
+def _inputs_text(part: Part) -> str:
+    """Returns the inputs of a part in words: those of queries and of keys, or that it has none."""
+    return "; ".join(" → ".join(steps) for steps in part.inputs) or "no queries, keys and values"
+
+
+def _convolved(model: ResolvedConfig) -> tuple[str, ...]:
+    """Returns a line about short convolutions over the row, or none."""
+    kind = model.convolution.kind
+    return () if kind == "none" else (f"short convolutions ({kind.replace('_', ' ')}) in the block",)
 
 
 def _norm(model: ResolvedConfig) -> Part:
@@ -197,24 +215,36 @@ def _norm(model: ResolvedConfig) -> Part:
     return Part("norm", names.get(model.norm.kind, model.norm.kind))
 
 
+# What these placements add to the stream outside of their sublayers.
+_OUTSIDE = {
+    "x0_shortcut": "x0 is added before each block",
+    "denseformer": "outputs of all blocks are summed after each",
+    "unet": "outputs of the first half are added before the second",
+}
+
+
 def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
     """Returns the norm of a block, whose steps are those of the first kind of layers, with the
-    placement of each kind where they differ.
+    placement of each kind where they differ, and what a placement adds outside of its sublayers.
     """
     placements = {name: each.norm.placement for name, each in kinds.items()}
-    details = tuple(f"{name}: {placement}" for name, placement in placements.items())
-    part = _norm(next(iter(kinds.values())))
-    return part._replace(details=details) if len(set(placements.values())) > 1 else part
+    named = len(set(placements.values())) > 1
+    details = tuple(f"{name}: {placement}" for name, placement in placements.items() if named)
+    outside = tuple(dict.fromkeys(_OUTSIDE[each] for each in placements.values() if each in _OUTSIDE))
+    return _norm(next(iter(kinds.values())))._replace(details=details + outside)
 
 
 def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part:
     attention = model.attention
     heads, groups = attention.num_heads, attention.num_kv_heads
-    if heads == AUTO or groups == AUTO:
-        # A token mixer without heads.
-        return Part("attention", attention.kind.replace("_", " "))
+    if not projects_heads(attention.kind) or AUTO in (heads, groups):
+        # A token mixer without queries, keys and values.
+        return Part("attention", attention.kind.replace("_", " "), _convolved(model))
     if cross and attention.cross_kv_heads != AUTO:
         groups = attention.cross_kv_heads
+    queries, state = attention.num_query_heads, not cross and attention.kind in ATTENTION_KINDS.having("state")
+    if state:
+        queries = groups = heads if attention.key_heads == AUTO else attention.key_heads
     sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
     more = {
         "scores capped": attention.softcap,
@@ -228,11 +258,12 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         f"queries, keys and values clipped at {attention.clip:.4g}": attention.clip,
     }
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
+    details += () if cross else _convolved(model)
     sizes = [f"{heads} heads of {attention.head_dim}"]
     if source := ATTENTION_KINDS.code_of(attention.kind).key_value_source(model):
         sizes.append(f"keys and values from {source}")
     if groups != heads:
-        sizes[0] += f", {heads // groups} share a key and value"
+        sizes[0] += f", {heads // groups} share a key" + " and value" * (not state)
     named = {"none": (), "cosine": ("unit length",), "unit": ("unit length",), "head_layernorm": ("LayerNorm",)}
     normed = named.get(attention.qk_norm, ("RMSNorm",))
     rotated = () if cross else _rotation(model)
@@ -242,9 +273,10 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         if model.position.kind == "rope" and model.position.theta != 10_000:
             sizes.append(f"RoPE with base {model.position.theta:,.0f}")
     chips = {
-        "Q": (f"Q, {attention.num_query_heads} heads", *normed, *rotated),
+        "Q": (f"Q, {queries} heads", *normed, *rotated),
         "K": (f"K, {groups} heads", *normed, *rotated),
-        "V": (f"V, {groups} heads",),
+        # Each head of a recurrence has a state, and values, of its own.
+        "V": (f"V, {heads if state else groups} heads",),
     }
     inputs = tuple(_headed(chips[name]) for name in ("KVQ" if cross else "QKV"))
     performer = "" if attention.kind == "softmax" else f" ({attention.kind})"

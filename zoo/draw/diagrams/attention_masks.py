@@ -13,6 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from zoo.config import ResolvedConfig, layer_kind, side
+from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.kinds.objective_kinds import is_prefix_decoder
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.draw.style import COLOURS, figure
@@ -22,6 +23,8 @@ from zoo.layers.context import Context, Memory
 from zoo.nested import flatten
 from zoo.objectives.objective import positions_and_documents
 
+# Mixers of tokens that have a window which is not `attention.window`, or heads of two kinds.
+CONVOLUTION, _SIDE_BY_SIDE = "gated_convolution", ("parallel_heads",)
 CELLS = 32
 """Tokens of a row that are shown, by default."""
 LONGEST = 2048
@@ -111,6 +114,10 @@ def visible_by_dilation(model: ResolvedConfig, context: Context, cross: bool = F
     let through.
     """
     layer = nnx.eval_shape(lambda: make_attention(model, cross))
+    # Of heads side by side, those with scores have the window; a gated convolution is one.
+    layer = getattr(layer, "softmax", layer)
+    if model.attention.kind == CONVOLUTION:
+        return {1: np.asarray(context.visible(model.attention.convolution_width))[0]}
     window, first = getattr(layer, "window", 0), getattr(layer, "global_tokens", 0)
     dilations = dict.fromkeys(getattr(layer, "dilations", ())) or (1,)
     return {each: np.asarray(context.visible(window, global_tokens=first, dilation=each))[0] for each in dilations}
@@ -155,8 +162,10 @@ def _notes(model: ResolvedConfig, causal: bool, prefix: int, dilation: int) -> s
     parts = ["causal" if causal else "bidirectional"]
     if prefix:
         parts.append(f"prefix of {prefix:,}")
+    if attention.kind == CONVOLUTION:
+        parts.append(f"convolution of {attention.convolution_width:,}")
     if attention.window:
-        parts.append(f"window of {attention.window:,}")
+        parts.append(f"window of {attention.window:,}" + " in heads with scores" * (attention.kind in _SIDE_BY_SIDE))
     if attention.dilations:
         heads = [str(h) for h in range(attention.num_heads) if _dilation_of(attention, h) == dilation]
         parts.append(f"dilation {dilation} (head{'s' * (len(heads) > 1)} {', '.join(heads)})")
@@ -211,12 +220,17 @@ def receptive_fields(config: ResolvedConfig) -> list[Reach]:
         else:
             context = row_context(config, causal, stack.prefix, length, stride)
             seen = {
-                name: np.any(list(visible_by_dilation(model, context).values()), axis=0)
+                name: np.asarray(context.visible(0))[0]
+                if _unlimited(model)
+                else np.any(list(visible_by_dilation(model, context).values()), axis=0)
                 for name, model in stack.kinds.items()
             }
             counts = reach_by_layer(seen, stack.layers, -1 if causal else len(context.positions[0]) // 2)
             tokens = np.where(counts > 1, counts * stride, 1)
         token = f"{stack.name} {'last' if causal else 'middle'} token".strip()
+        # What convolutions beside attention add is not followed.
+        if any(model.convolution.kind != "none" for model in stack.kinds.values()):
+            token += ", without short convolutions,"
         found.append(Reach(token, length, np.minimum(tokens, length), endless, formula))
     return found
 
@@ -238,11 +252,19 @@ def _others_in_window(model: ResolvedConfig, causal: bool) -> int:
     window, or if it has gaps or heads see different keys.
     """
     window = model.attention.window
-    if not window or model.attention.dilations or model.attention.global_tokens:
+    if model.attention.kind == CONVOLUTION:
+        return model.attention.convolution_width - 1 if causal else 0
+    if _unlimited(model) or not window or model.attention.dilations or model.attention.global_tokens:
         return 0
     query, keys = jnp.asarray([[window]]), jnp.arange(2 * window + 1)[None]
     (seen,) = visible_by_dilation(model, Context(query, causal=causal, key_positions=keys)).values()
     return int(seen.sum()) - 1
+
+
+def _unlimited(model: ResolvedConfig) -> bool:
+    """Whether a recurrence carries what it has read past any window."""
+    kind = model.attention.kind
+    return kind in _SIDE_BY_SIDE or kind in ATTENTION_KINDS.having("state")
 
 
 def reach_by_layer(seen: dict[str, np.ndarray], layers: tuple[str, ...], token: int) -> np.ndarray:

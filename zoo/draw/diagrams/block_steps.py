@@ -41,6 +41,13 @@ class _Stream(NamedTuple):
         return _Stream((*self.steps, step))
 
 
+# Placements whose code cannot be followed, because it takes vectors apart.
+_OWN_STEPS = {
+    "interpolated": (Branch((SUBLAYER, NORM), label="a (f − x)"), NORM),
+    "resi_dual": (Branch((SUBLAYER,), label="two streams"), NORM),
+}
+
+
 def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
     """Returns the steps of one sublayer: `NORM`, `SUBLAYER`, and `Branch`es of them.
 
@@ -52,6 +59,8 @@ def sublayer_steps(config: ResolvedConfig) -> tuple[Any, ...]:
     Args:
         config: the `model` part, as the layer sees it.
     """
+    if (own := _OWN_STEPS.get(config.norm.placement)) and config.norm.kind != "none":
+        return own
     placement = PLACEMENT_KINDS.code_of(config.norm.placement)
     scaled = "× α" if placement.constants(config, None)[0] != 1 else ""
 

@@ -91,7 +91,8 @@ def embedding_sum(config: ResolvedConfig, ids: Sequence[int], segments: Sequence
         table = f"{position.offset + position.max_length:,} rows of {wide:,}"
         rows.append(EmbeddingRow("position", table, "position", "P", shown))
     elif type(position).embed is not Position.embed:
-        rows.append(EmbeddingRow("position", f"{own.position.kind}, {wide:,} wide", "position", "p", tuple(places)))
+        shown = tuple(place + getattr(position, "offset", 0) for place in places)
+        rows.append(EmbeddingRow("position", f"{own.position.kind}, {wide:,} wide", "position", "p", shown))
     return EmbeddingSum(tuple(rows), tuple(_notes(own, tower, len(rows))), model.architecture != "decoder")
 
 

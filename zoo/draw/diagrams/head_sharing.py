@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from zoo.config import AUTO, ResolvedConfig, layer_kind, side
 from zoo.config.kinds import ATTENTION_KINDS
+from zoo.draw.diagrams.architecture_parts import projects_heads
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
 from zoo.lab.formatting import bytes_text
@@ -24,12 +25,13 @@ class Sharing(NamedTuple):
         title: which layers.
         heads: H.
         queries: Q, distinct queries.
-        groups: G, keys and values.
+        groups: G, keys; also of values, where heads share both.
         head_dim: K.
         cached_bytes: size of a token's keys and values in the caches of all these layers, in the
             type of activations; 0 if they keep none.
         scheme: name of the scheme (`TokenMixer.sharing`).
         source: see `TokenMixer.key_value_source`.
+        values: number of values, of which each head of a recurrence has its own.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Sharing(NamedTuple):
     cached_bytes: int
     scheme: str
     source: str = ""
+    values: int = 0
 
     def readers(self, count: int) -> list[list[int]]:
         """Returns the heads that each of `count` queries, or keys and values, belongs to."""
@@ -62,9 +65,11 @@ def sharings(config: ResolvedConfig) -> list[Sharing]:
     for name in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
         own = side(model, name) if name else model
         merged: dict[tuple, list] = {}
-        for kind, layer, count in _kinds(own):
+        every = list(_kinds(own))
+        # Other mixers of a hybrid have none.
+        for kind, layer, count in [each for each in every if has_heads(each[1])] or every:
             sharing = _sharing(layer, kind, layer.attention.num_kv_heads, count)
-            merged.setdefault((*sharing[1:5], sharing.source), []).append(sharing)
+            merged.setdefault((*sharing[1:5], sharing.source, sharing.values), []).append(sharing)
         for same in merged.values():
             kinds = " and ".join(sharing.title for sharing in same)
             title = " ".join(filter(None, (name, kinds, "self-attention")))
@@ -84,7 +89,10 @@ def _kinds(model: ResolvedConfig) -> Iterator[tuple[str, ResolvedConfig, int]]:
 
 def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) -> Sharing:
     attention = layer.attention
-    if AUTO in (attention.num_query_heads, groups):
+    queries = attention.num_query_heads
+    if state := attention.kind in ATTENTION_KINDS.having("state"):
+        queries = groups = attention.num_heads if attention.key_heads == AUTO else attention.key_heads
+    if not has_heads(layer) or groups == AUTO:
         raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
     size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
     # Cross-attention may have fewer key/value heads than the layer's self-attention.
@@ -92,13 +100,19 @@ def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) 
     return Sharing(
         title,
         attention.num_heads,
-        attention.num_query_heads,
+        queries,
         groups,
         attention.head_dim,
-        mixer.cached_numbers(layer) * groups // attention.num_kv_heads * size * layers,
+        0 if state else mixer.cached_numbers(layer) * groups // attention.num_kv_heads * size * layers,
         mixer.sharing(attention.num_heads, groups),
         mixer.key_value_source(layer),
+        attention.num_heads if state else groups,
     )
+
+
+def has_heads(layer: ResolvedConfig) -> bool:
+    """Whether the layers of a config project tokens to queries, keys and values of heads."""
+    return projects_heads(layer.attention.kind) and layer.attention.num_query_heads != AUTO
 
 
 def page(configs: Sequence[ResolvedConfig], names: Sequence[str]) -> Figure:
@@ -133,6 +147,8 @@ def _draw(canvas: Canvas, sharing: Sharing, top: float) -> float:
         for head in heads:
             canvas.line((centre, rows["keys"] + height), (centres[head], rows["queries"]))
         canvas.box(centre - width / 2, rows["keys"], (width, height), "ffn")
+    for heads in sharing.readers(sharing.values):
+        centre = (centres[heads[0]] + centres[heads[-1]]) / 2
         canvas.box(centre - width / 2, rows["values"], (width, height), "softmax")
     return centres[-1] + width / 2
 
@@ -142,6 +158,8 @@ def _sizes(sharing: Sharing) -> str:
     if sharing.queries < sharing.heads:
         heads += f", {sharing.queries} distinct quer{'ies' if sharing.queries > 1 else 'y'}"
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
+    if sharing.values != sharing.groups:
+        groups = f"{sharing.groups} keys, {sharing.values} values"
     if sharing.source:
         groups = f"keys and values from {sharing.source}"
     cached = f"; cache: {bytes_text(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""
