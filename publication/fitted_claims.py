@@ -74,9 +74,12 @@ def fitted_text(
     if not rows:
         nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
         return "\n".join([nothing, *others])
-    medians = " and ".join(f"{statistics.median(found):.3f} (at {size})" for size, found in sorted(smallest.items()))
+    medians = " and ".join(
+        f"{statistics.median(found):.3f} (at {size}, {count(len(found), 'contrast')})"
+        for size, found in sorted(smallest.items())
+    )
     detected = (
-        f" The smallest difference that such an experiment finds with {100 * POWER:.0f} % power is in the median "
+        f" The smallest difference that one of their contrasts finds with {100 * POWER:.0f} % power is in the median "
         f"{medians} nats."
     )
     counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _JUDGED if verdicts[verdict])
@@ -99,7 +102,8 @@ def fitted_text(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
                 "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
                 "What holds for them may not hold for larger models. "
-                f"[What the intervals leave out]({root}{_LEFT_OUT}): one text, shared baselines, other settings."
+                f"[What the intervals leave out]({root}{_LEFT_OUT}): one kind of text, shared baselines, other "
+                "settings."
             ),
             *others,
         ]

@@ -43,6 +43,8 @@ from zoo.lab.results.verdict import judge
 # Losses in runs.csv have five decimals, from which an interval of three pairs may be this far off.
 _ROUNDING = 4e-5
 _BOUNDS = ("low", "high")
+# A worth in tokens has two decimals, which a smaller change of an interval hardly changes.
+_LITTLE = 0.01
 # The interval in a text such as "1.93 (1.58 to 2.51), extrapolated".
 _BETWEEN = re.compile(r" \([^()]* to [^()]*\)")
 
@@ -151,7 +153,7 @@ def _write_differences(sweep: SweepResults) -> None:
     """Writes differences.csv, and draws it again if it is no longer what it was.
 
     What a difference is worth in tokens needs learning curves, which the archive does not have: the
-    archived text is kept, without its interval where that of the difference has changed.
+    archived text is kept, without its interval where that of the difference has clearly changed.
     """
     path = sweep.folder / "differences.csv"
     before = {row["arm"]: row for row in read_table(path)}
@@ -163,10 +165,17 @@ def _write_differences(sweep: SweepResults) -> None:
         kept = ("p", "p (Holm)") if len(same) == len(rows) else ("p",) if row["arm"] in same else ()
         row |= {name: old[name] for name in kept}
         if worth := old.get(TIMES_THE_TOKENS):
-            row[TIMES_THE_TOKENS] = worth if row["arm"] in same else _BETWEEN.sub("", worth)
+            row[TIMES_THE_TOKENS] = worth if _moved(row, old) < _LITTLE else _BETWEEN.sub("", worth)
     if not path.exists() or path.read_text() != csv_text(rows):
         write_atomic(path, csv_text(rows))
         write_figures(sweep, sweep.folder, ["differences"], ["png"])
+
+
+def _moved(row: Mapping[str, str], old: Mapping[str, str]) -> float:
+    """Returns how far the bounds of an interval have moved, in widths of the old one."""
+    (low, high), (old_low, old_high) = ([float(one[name]) for name in _BOUNDS] for one in (row, old))
+    moved = max(abs(low - old_low), abs(high - old_high))
+    return moved / (old_high - old_low) if moved else 0.0
 
 
 def _as_read(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

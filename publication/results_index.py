@@ -18,6 +18,7 @@ from publication.changed_verdicts import (
 )
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
 from publication.fitted_claims import fitted_text
+from publication.fitted_limits import fitted_limits_text
 from publication.forest_plot import write_forest_plots
 from publication.open_claims_page import PAGE as OPEN
 from publication.open_claims_page import write_open_claims
@@ -97,6 +98,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
             "settings": settings_text([each.result for each in results]),
             "floors": floors_text(results, output),
             "sizes": size_table(),
+            "fitted limits": fitted_limits_text(by_claim, output),
             "runs": "".join(effort_lines(output / each.name for each in results)),
         }
         for page in (*sorted(output.glob("*.md")), *pages):

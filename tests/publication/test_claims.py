@@ -16,6 +16,7 @@ from tests.support.archives import CLAIM_COLUMNS, write_archive
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.statistics.sequential import detectable_effect
+from zoo.lab.statistics.tuning_curve import curve_record, fit_tuning_curve
 
 CLAIMS = [
     ("A1", "", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
@@ -346,7 +347,7 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     half, n = 0.02, 4
     smallest = detectable_effect(n) * math.sqrt(n) * half / stats.t.ppf(0.975, n - 1)
     shown = " ".join(page.read_text().split())
-    assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds) nats" in shown
+    assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds, 1 contrast) nats" in shown
     assert "of 90 % under those of equivalence and non-inferiority" in shown
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
     there = {"corpus": {"experiment": "one-rung1", "source": "text:news.txt"}, "arms": sizes, **fitted}
@@ -356,6 +357,39 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     title = "On a second text, with settings fitted in each arm:\n\n"
     item = "* A1 a | b: **undecided** at [rung1](one-rung1-on-news/README.md), on news; a below b: −0.030"
     assert title + item in page.read_text()
+
+
+def test_what_fitted_experiments_leave_open_is_counted(output):
+    sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
+    row = {"contrast": "a below b", "claim": "", "a": "0", "b": "1", **sides, "rule": "superiority", "outcome": "holds"}
+    arm = json.loads((output / "one/result.json").read_text())["arms"][0]
+    page = output / "page.md"
+    page.write_text("<!-- text: fitted limits -->\n\n<!-- end of text -->\n")
+    write_claims(output, CLAIMS)
+    build(output)
+    assert "There is no such experiment." in page.read_text()
+    # The minimum of the losses is inside of the values, and the lowest loss is that of the largest.
+    random = np.random.default_rng(1)
+    losses = {
+        round(0.001 * 1.5**step, 6): {seed: 1 + 0.01 * (step - 2.7) ** 2 + 0.001 * random.normal() for seed in range(3)}
+        for step in range(4)
+    }
+    tuning = {"field": "optimizer.learning_rate", "values": [0.001], "seeds": [0, 1, 2], "chosen": {"0": 0.003}, "factor": "rate",
+              "curves": {"0": curve_record(fit_tuning_curve(losses))}, "scores": {"0": losses}}  # fmt: skip
+    fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}, "size": "rung1"}
+    copy_result(
+        output,
+        "one-rung1",
+        [row],
+        arms=[arm | {"name": "0", "parameters": 100, "overrides": {tuning["field"]: 0.003}}],
+        tuning=tuning,
+        **fitted,
+    )
+    build(output)
+    shown = " ".join(page.read_text().split())
+    assert "read fewer: A1 (every arm: 5.1)." in shown
+    assert "the best mean of an arm is that of the smallest or largest fitted value in A1" in shown
+    assert "Versions of the text" not in shown
 
 
 def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(output):

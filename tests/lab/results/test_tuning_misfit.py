@@ -44,6 +44,21 @@ def test_only_the_curve_that_its_runs_contradict_has_a_line(arms):
     assert f"its minimum is {curves['rule=steep'].minimum:.3g}" in line
 
 
+def test_a_best_value_at_the_edge_has_a_line():
+    random = np.random.default_rng(1)
+    losses = {
+        rate: {seed: 1 + 0.1 * math.log(rate / 0.0215) ** 2 + 0.001 * random.normal() for seed in (1000, 1001, 1002)}
+        for rate in RATES[:4]
+    }
+    curve = fit_tuning_curve(losses)
+    assert not curve.problem
+    (line,) = misfits(RATE, "eval/loss", {"even": losses}, {"even": curve})
+    assert line == (
+        f"the best mean of even over {RATE} is that of 0.0236, the largest of the values that were fitted; that its "
+        f"minimum is {curve.minimum:.3g} rests on the parabola"
+    )
+
+
 def test_scores_are_losses_with_the_other_sign(arms):
     scores = {
         arm: {rate: {seed: 2 - loss for seed, loss in found.items()} for rate, found in losses.items()}

@@ -1,4 +1,4 @@
-"""Tuning curves that do not describe their runs.
+"""Tuning curves that do not describe their runs, or of which half is seen.
 
 The value that an arm is trained with is the minimum of a parabola, and the interval contains the
 error of this minimum if losses follow a parabola. Where the values that were fitted reach a rate at
@@ -7,6 +7,9 @@ above its best loss by more than the expected regret. The search leaves such val
 (`zoo.lab.planning.tuning_search`); here are the arms where it could not, or that were tuned without
 this rule. Verdicts hardly err more often for it (docs/comparisons.md), but the size of a difference is
 off.
+
+A minimum can also lie inside the values while the best mean is that of the smallest or the largest
+one: the runs then do not show that losses rise again beyond it, and the parabola alone says so.
 """
 
 import math
@@ -34,7 +37,8 @@ def misfits(
     unit: str = "",
     distance_to_one: bool = False,
 ) -> Iterator[str]:
-    """Yields a line for each arm whose curve does not describe its runs.
+    """Yields a line for each arm whose curve does not describe its runs, or whose best value is the
+    smallest or the largest one.
 
     Args:
         field: path of the tuned field.
@@ -54,10 +58,15 @@ def misfits(
         if curve.problem or len(losses) < len(curve.values):
             continue
         p = misfit_p(losses, distance_to_one)
-        if not p < MISFIT_LEVEL:
-            continue
         means = {value: sum(found.values()) / len(found) for value, found in losses.items()}
         lowest = min(means, key=means.get)
+        if not p < MISFIT_LEVEL:
+            if edge := {min(means): "smallest", max(means): "largest"}.get(lowest):
+                yield (
+                    f"the best mean of {arm or 'the arm'} over {field} is that of {lowest:g}, the {edge} of the values "
+                    f"that were fitted; that its minimum is {curve.minimum:.3g} rests on the parabola"
+                )
+            continue
         nearest = min(means, key=lambda value: abs(value - curve.minimum))
         behind = ""
         if nearest != lowest:

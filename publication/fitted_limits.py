@@ -1,0 +1,88 @@
+"""What the fitted experiments at sizes with enough tokens leave open, counted from their archives."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from publication.changed_verdicts import wrapped
+from publication.fitted_claims import fitted_results
+from publication.sizes import ClaimResult, SizedResult, counted_results
+from zoo.lab.report.archive.experiment_page import read_table, tokens_per_parameter
+from zoo.lab.results.tuning_misfit import record_misfits
+
+# Tokens for each parameter at which a size counts as one with enough of them.
+_ENOUGH = 20
+
+
+def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Path) -> str:
+    """Returns a list: the texts that the experiments of `fitted_text` read, arms with fewer tokens for
+    each parameter than a plain decoder, and what their tuning curves leave open.
+
+    Args:
+        results: the results of each experiment, by the claim's id.
+        output: the folder of the results.
+    """
+    found = {
+        claim: one for claim, of in results.items() for whole in counted_results(of) for _, one in fitted_results(whole)
+    }
+    if not found:
+        return "There is no such experiment."
+    items = (_texts(found), _tokens(found, output), _curves(found))
+    return "\n".join(wrapped(f"* {item}") for item in items if item)
+
+
+def _texts(found: Mapping[str, SizedResult]) -> str:
+    """Returns which experiments read the same text."""
+    groups = defaultdict(list)
+    for claim, one in found.items():
+        data, sources = (tuple(one.result.get(name) or ()) for name in ("data", "sources"))
+        python = (one.result.get("versions") or {}).get("python", "") if sources == ("stdlib",) else ""
+        groups[data, python, sources].append(claim)
+    named = [
+        f"{_and(claims)} read {f'the library of Python {python}' if python else ' and '.join(sources)}"
+        for (_, python, sources), claims in groups.items()
+    ]
+    if len(groups) == 1:
+        return ""
+    return (
+        f"**Versions of the text.** {'; '.join(named)}. Files, and so the division into training and held-out ones, "
+        "differ between versions: losses of one are not to be compared with those of another."
+    )
+
+
+def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
+    """Returns the claims with arms that read few tokens for each parameter."""
+    few = []
+    for claim, one in found.items():
+        runs = read_table(output / one.name / "runs.csv")
+        known = {arm["name"]: tokens_per_parameter(arm, runs) for arm in one.result["arms"]}
+        ratios = sorted(ratio for ratio in known.values() if ratio is not None and ratio < _ENOUGH)
+        if ratios:
+            which = "every arm" if len(ratios) == len(known) else f"{len(ratios)} of {len(known)} arms"
+            span = f"{ratios[0]:.1f}" + (f" to {ratios[-1]:.1f}" if f"{ratios[-1]:.1f}" != f"{ratios[0]:.1f}" else "")
+            few.append(f"{claim} ({which}: {span})")
+    if not few:
+        return ""
+    return (
+        f"**Tokens for each parameter.** A size has {_ENOUGH} or more for a plain decoder. Mixtures of experts have "
+        f"more parameters and read fewer: {_and(few)}."
+    )
+
+
+def _curves(found: Mapping[str, SizedResult]) -> str:
+    """Returns the claims with tuning curves that their pages call into question."""
+    lines = {claim: record_misfits(one.result) for claim, one in found.items()}
+    parts = [
+        f"{what} in {_and(claims)}"
+        for what, beginning in (
+            ("the F test rejects the curve of an arm", "the curve of "),
+            ("the best mean of an arm is that of the smallest or largest fitted value", "the best mean of "),
+        )
+        if (claims := [claim for claim, found in lines.items() if any(line.startswith(beginning) for line in found)])
+    ]
+    return f"**Curves.** Of the fitted curves, {_and(parts)}; the pages name the arms." if parts else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    """Returns names as "a", "a and b" or "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
