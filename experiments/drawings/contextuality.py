@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from zoo import plugin
 from zoo.analysis.activations import EncodedTexts, elmo_layer_states, encode_texts, input_vectors, record_activations
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.word_level import WordTokenizer
 from zoo.draw.style import COLOURS, figure
 from zoo.errors import ConfigError, DataError, not_writable
@@ -157,7 +158,9 @@ def read_word_vectors(
     config, model, values = run.config, run.model, (run.params, run.stats)
     elmo = config.model.architecture == "elmo"
     spellings = tokenizer.token_characters(config.model.elmo.characters) if elmo else None
-    rows = encode_texts(texts, tokenizer)
+    # Every model reads the token that opens documents, and its separator where it has one.
+    ends = (tokenizer.separator_id,) if tokenizer.separator_id < tokenizer.vocab_size else ()
+    rows = encode_texts(texts, tokenizer, TextFrame(tuple(tokenizer.opening_ids), ends))
     words = find_words(texts, rows)
     ids, places = np.unique(rows.tokens[rows.tokens >= 0], return_inverse=True)
     of_ids = input_vectors(config, model, *values, ids, spellings)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from zoo import plugin
 from zoo.analysis.activations import encode_texts, input_vectors
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.draw.run_activations import default_text
 from zoo.draw.style import figure
 from zoo.errors import ConfigError
@@ -71,7 +72,7 @@ def read_neighbours(folder: Path, text: str = "", count: int = 6, step: str = "l
     everything = np.arange(tokenizer.vocab_size)
     vectors = input_vectors(run.config, run.model, run.params, run.stats, everything, spellings)
     allowed = np.array([number for number in everything if tokenizer.pieces[number].strip()])
-    ids = encode_texts([text or default_text(8)], tokenizer).tokens[0]
+    ids = encode_texts([text or default_text(8)], tokenizer, TextFrame()).tokens[0]
     wanted = [int(number) for number in dict.fromkeys(ids.tolist()) if number in set(allowed.tolist())][:MAX_ROWS]
     if not wanted:
         raise ConfigError("--text has no token that can be shown: it is empty or white space")

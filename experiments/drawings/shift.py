@@ -67,8 +67,7 @@ def read_shift(folder: Path, text: str = "") -> InputShift:
     run = load_trained(folder)
     if run.config.model.architecture not in ("decoder", "encoder"):
         raise ConfigError(f"{folder}: zoo draw shift reads decoders and encoders, not {run.config.model.architecture}")
-    encoder = run.config.model.architecture == "encoder"
-    rows = encode_texts([text or default_text(8)], run.tokenizer, True, encoder).tokens
+    rows = encode_texts([text or default_text(8)], run.tokenizer, run.frame).tokens
     rows = rows[:, : min(MAX_TOKENS, run.config.data.sequence_length)]
     initial, stats = trained_and_initial(run)[INITIAL]
     runs = [replace(run, step=0, params=initial, stats=stats), *_checkpoints(folder, run)]
