@@ -46,6 +46,7 @@ class FastTokenizer(Tokenizer):
     def __init__(self, model: Any, roles: Mapping[str, str] = MappingProxyType({})):
         # A run's file keeps the model as it came, which other libraries read too.
         self._definition = model.to_str()
+        settings = json.loads(self._definition)
         vocabulary = model.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values()) + 1
         added = model.get_added_tokens_decoder()
@@ -59,9 +60,11 @@ class FastTokenizer(Tokenizer):
         # A run's own file keeps only roles that decide something.
         self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
-        self._model = _without_names_in_text(model, (token.content for id, token in added.items() if id in special_ids))
+        self._model = _without_names_in_text(
+            model, settings["model"], (token.content for id, token in added.items() if id in special_ids)
+        )
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
-        self._in_bytes, to_bytes = _writes_bytes(model), byte_of_symbol()
+        self._in_bytes, to_bytes = _writes_bytes(settings), byte_of_symbol()
         pieces = [b""] * size
         for id, text in self._written.items():
             # Added tokens are written as text, and found in a text before it becomes symbols of bytes.
@@ -170,15 +173,14 @@ def _tokens_in_use(
     return bos_id, mask_id, separator_id
 
 
-def _writes_bytes(model: Any) -> bool:
+def _writes_bytes(settings: Mapping[str, Any]) -> bool:
     """Whether the vocabulary is written in the 256 symbols of bytes, and read back from them alone."""
-    settings = json.loads(model.to_str())
     read, before = _decoders(settings), settings["pre_tokenizer"] or {}
     divided = before.get("pretokenizers", [before])[-1:] or [{}]
     return read <= {"ByteLevel", "Fuse"} and ("ByteLevel" in read or divided[0].get("type") == "ByteLevel")
 
 
-def _without_names_in_text(model: Any, special: Iterable[str]) -> Any:
+def _without_names_in_text(model: Any, settings: Mapping[str, Any], special: Iterable[str]) -> Any:
     """Returns the model so that no text is segmented into the names of special tokens or of bytes.
 
     A Unigram model finds every entry of its vocabulary in a text, `</s>` and `<0x41>` too, which
@@ -187,7 +189,6 @@ def _without_names_in_text(model: Any, special: Iterable[str]) -> Any:
     from tokenizers import Regex
     from tokenizers import pre_tokenizers as before
 
-    settings = json.loads(model.to_str())["model"]
     if settings["type"] != "Unigram":
         return model
     vocabulary = model.get_vocab(with_added_tokens=False)
