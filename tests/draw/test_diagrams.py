@@ -350,22 +350,25 @@ def hybrid(kind, **fields):
     return resolve(override(small(**TINY), changes))
 
 
-@pytest.mark.parametrize("kind", ["mamba2", "gated_convolution"])
-def test_mixers_without_queries_and_keys_are_not_drawn_as_heads(kind):
-    config = hybrid(kind)
+def test_mixers_without_queries_and_keys_are_not_drawn_as_heads():
+    config = hybrid("gated_convolution")
     assert [each.title for each in head_sharing.sharings(config)] == ["f self-attention"]
     (column,) = columns(config)
     parts = [part for part in architecture_parts.parts_of(column.steps) if part.role == "attention"]
-    assert [part.title for part in parts] == [f"{kind.replace('_', ' ')} / Multi-head self-attention"]
+    assert [part.title for part in parts] == ["gated convolution / Multi-head self-attention"]
     assert parts[0].inputs == (("Q, 4 heads", "RoPE"), ("K, 4 heads", "RoPE"), ("V, 4 heads",))
     assert {"drawn: inputs of f", "s: no queries, keys and values"} <= set(parts[0].sizes)
 
 
 def test_heads_of_a_recurrence_have_values_of_their_own():
     state, full = head_sharing.sharings(hybrid("gated_delta", key_heads=2))
-    assert [(each.groups, each.values) for each in (state, full)] == [(2, 4), (4, 4)]
+    assert [(each.title, each.groups, each.values) for each in (state, full)] == [
+        ("s recurrence", 2, 4), ("f self-attention", 4, 4)
+    ]  # fmt: skip
+    assert state.scheme == "a state for each head, 2 heads share a key"
     (column,) = columns(hybrid("gated_delta", key_heads=2))
     (part,) = (part for part in architecture_parts.parts_of(column.steps) if part.role == "attention")
+    assert part.title == "gated delta recurrence / Multi-head self-attention"
     assert any(line.endswith("V, 4 heads") and "K, 2 heads" in line for line in part.sizes if line.startswith("s: "))
 
 

@@ -16,7 +16,7 @@ from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
 from zoo.data.tokenizers.marian_files import MarianTokenizer
-from zoo.data.tokenizers.run_frame import END, frame_of_run
+from zoo.data.tokenizers.run_frame import frame_of_run
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
 from zoo.decoding.generator import Generator
@@ -129,8 +129,8 @@ class TextGenerator:
         self.vocab_size = max(size, *(id + 1 for id in self._blanks)) if self._blanks else size
         # Published settings write -1 for "none", and ids of tokens that their tokenizer lacks.
         ends = (id for id in (self._frame.ends if self._frame else ()) if 0 <= id < self.vocab_size)
-        own = frame_of_run(config, tokenizer, source_tokenizer).ends
-        self._ends = frozenset(ends) or frozenset(own) or tokenizer.end_ids
+        self._trained_frame = frame_of_run(config, tokenizer, source_tokenizer)
+        self._ends = frozenset(ends) or frozenset(self._trained_frame.ends) or tokenizer.end_ids
         limit = int(self.trained_length) if reading.limited and math.isfinite(self.trained_length) else None
         self.generator: Generator | UnmaskingGenerator
         if self._has("any_share"):
@@ -237,9 +237,12 @@ class TextGenerator:
     @property
     def _continues(self) -> bool:
         """Whether the text continues its prompt, rather than fills blanks or translates."""
-        translates = self.objective.kind == "translation" or self.source_tokenizer is not None
         writes_apart = self._frame is not None and bool(self._frame.decoder)
-        return not (self._fills_blanks or translates or writes_apart)
+        return not (self._fills_blanks or self._translates or writes_apart)
+
+    @property
+    def _translates(self) -> bool:
+        return self.objective.kind == "translation" or self.source_tokenizer is not None
 
     def _request(self, prompts: Sequence[str], max_new_tokens: int, stop: Sequence[str]) -> dict[str, Any]:
         return self._request_of([self.encode_prompt(prompt) for prompt in prompts], max_new_tokens, stop)
@@ -270,20 +273,19 @@ class TextGenerator:
 
     def _read(self, prompt: str) -> list[int]:
         """Returns the ids of a prompt, with the special tokens around it."""
-        opens = self.tokenizer.bos_id
-        if isinstance(self.source_tokenizer, MarianTokenizer):
-            return [*self.source_tokenizer.encode(prompt).tolist(), opens]
-        if self.source_tokenizer is not None:
-            return self._encode_source(prompt)
+        frame, opens = self._trained_frame, self.tokenizer.bos_id
+        if self.source_tokenizer is not None and not isinstance(self.source_tokenizer, MarianTokenizer):
+            return [*self._encode_source(prompt), *frame.after]
         if self._frame is not None:
             # Without a token there is nothing to continue.
             ids = self._frame.around(self._encode_blanks(prompt) if self._blanks else self._encode(prompt))
             return ids or list(self._frame.alone) or [opens]
         if self._fills_blanks:
             text = prompt if self._has("denoising") or BLANK.search(prompt) else prompt + "<0>"
-            return [opens, *self._encode_blanks(text), opens]
-        if self.objective.kind == "translation":
-            return [*self.tokenizer.source_side.encode(prompt).tolist(), opens]
+            return [*frame.before, *self._encode_blanks(text), *frame.after]
+        if self._translates:
+            source = self.source_tokenizer or self.tokenizer.source_side
+            return [*source.encode(prompt).tolist(), *frame.after]
         tokens = self._encode(prompt)
         # A prompt with special tokens may begin with this one.
         tokens = tokens if tokens[:1] == [opens] else [*self.tokenizer.opening_ids, *tokens]
@@ -295,14 +297,10 @@ class TextGenerator:
 
     def _beginning(self, tokens: list[int]) -> list[int]:
         """Returns what the decoder reads first, beside an encoder that reads `tokens`."""
-        if self.source_tokenizer is not None and not isinstance(self.source_tokenizer, MarianTokenizer):
-            return self.tokenizer.encode(END).tolist()
         if self._frame is not None:
             return list(self._frame.decoder) if self.generator.has_encoder else tokens
-        if self.source_tokenizer is not None or self.objective.kind == "translation":
-            return [self.tokenizer.start_id]
-        if self._fills_blanks:
-            return [self.tokenizer.bos_id]
+        if self._translates or self._fills_blanks:
+            return list(self._trained_frame.decoder)
         return tokens[-1:] if self.generator.has_encoder else tokens
 
     def _encode_blanks(self, text: str) -> list[int]:
@@ -334,7 +332,7 @@ class TextGenerator:
                     "this model reads the tokens that it was trained on, separated by spaces, with @@ at the end of a "
                     f"token inside a word ({UNKNOWN} stands for any other)"
                 )
-        return self.source_tokenizer.encode(f"{prompt} {END}").tolist()
+        return self.source_tokenizer.encode(prompt).tolist()
 
     def _blank_ids(self, number: int) -> list[int]:
         if self._has("denoising"):

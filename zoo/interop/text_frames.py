@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, AddedTokens
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer
-from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ def _alone(folder: Path, tokenizer: Tokenizer) -> tuple[int, ...]:
     lm-evaluation-harness conditions texts without a context on it (`HFLM.prefix_token_id`).
     """
     roles = AddedTokens.beside(folder / SETTINGS_FILE).roles
-    named = (_id_of(tokenizer, roles[role]) for role, _ in (BOS, EOS) if role in roles)
+    named = (tokenizer.id_of(roles[role]) for role, _ in (BOS, EOS) if role in roles)
     id = next((one for one in named if one is not None), tokenizer.bos_id)
     return () if id == tokenizer.bos_id else (id,)
 
@@ -125,7 +125,7 @@ def _around(folder: Path, given: Mapping[str, Any], name: str, of_model: str, to
     roles = AddedTokens.beside(folder / SETTINGS_FILE).roles
 
     def ids(tokens: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-        named = (_id_of(tokenizer, roles.get(role, usual)) for role, usual in tokens)
+        named = (tokenizer.id_of(roles.get(role, usual)) for role, usual in tokens)
         return tuple(id for id in named if id is not None)
 
     if name in MBARTS:
@@ -170,21 +170,13 @@ def _written(file: Path) -> _Around | None:
     return None
 
 
-def _id_of(tokenizer: Tokenizer, name: str) -> int | None:
-    if isinstance(tokenizer, FastTokenizer):
-        return tokenizer.id_of(name)
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        return tokenizer.ids.get(name)
-    return tokenizer.bos_id if name == EOS[1] else None
-
-
 def _blanks(tokenizer: Tokenizer, given: Mapping[str, Any], name: str) -> tuple[int, ...]:
     if isinstance(tokenizer, ByT5Tokenizer):
         return BYTE_BLANKS
 
     def named() -> Iterator[int]:
         number = 0
-        while (id := _id_of(tokenizer, f"<extra_id_{number}>")) is not None:
+        while (id := tokenizer.id_of(f"<extra_id_{number}>")) is not None:
             yield id
             number += 1
 

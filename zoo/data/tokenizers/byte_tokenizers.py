@@ -42,12 +42,16 @@ class ByT5Tokenizer(Tokenizer):
     """
 
     kind = "byt5"
-    _SPECIALS = 3
+    _NAMES = ("<pad>", "</s>", "<unk>")
+    _SPECIALS = len(_NAMES)
 
     def __init__(self):
         super().__init__([b""] * self._SPECIALS + [bytes([value]) for value in range(256)], bos_id=1)
         self.special_ids = frozenset(range(self._SPECIALS))
         self.separator_id = self.bos_id
+
+    def id_of(self, token: str) -> int | None:
+        return self._NAMES.index(token) if token in self._NAMES else None
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

@@ -20,6 +20,8 @@ from zoo.errors import DataError
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "<|endoftext|>", "</s>", "<pad>", "\n</w>")
 MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
+# Decoders that write token after token; others put spaces between tokens, or take them away.
+_ONE_BY_ONE = {"ByteFallback", "Metaspace", "Replace", "Fuse", "Strip"}
 
 
 class FastTokenizer(Tokenizer):
@@ -65,6 +67,7 @@ class FastTokenizer(Tokenizer):
         )
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
         self._in_bytes, to_bytes = _writes_bytes(settings), byte_of_symbol()
+        self._one_by_one = _decoders(settings) <= _ONE_BY_ONE
         pieces = [b""] * size
         for id, text in self._written.items():
             # Added tokens are written as text, and found in a text before it becomes symbols of bytes.
@@ -77,12 +80,7 @@ class FastTokenizer(Tokenizer):
         )
 
     def id_of(self, token: str) -> int | None:
-        """Returns the id of a token by its name, special or not; None if there is none."""
         return self._model.token_to_id(token)
-
-    def special_named(self, name: str) -> int | None:
-        id = self.id_of(name)
-        return id if id in self.special_ids else None
 
     def encode(self, text: str) -> np.ndarray:
         return np.array(self._model.encode(text, add_special_tokens=False).ids, np.int32)
@@ -115,15 +113,7 @@ class FastTokenizer(Tokenizer):
     def written_pieces(self) -> list[bytes] | None:
         if self._in_bytes:
             return list(self.pieces)
-        # Other decoders put spaces between tokens, or take them away.
-        one_by_one = _decoders(json.loads(self._definition)) <= {
-            "ByteFallback",
-            "Metaspace",
-            "Replace",
-            "Fuse",
-            "Strip",
-        }
-        return [written_bytes(piece) for piece in self.pieces] if one_by_one else None
+        return [written_bytes(piece) for piece in self.pieces] if self._one_by_one else None
 
     def word_joins(self) -> WordJoins:
         """Reads words off the vocabulary's markers.

@@ -55,6 +55,9 @@ class MarianTokenizer(ModelTokenizer):
         self._start_id = ids[PADDING]
         self.special_ids = frozenset(id for id, piece in enumerate(pieces) if not piece)
 
+    def id_of(self, token: str) -> int | None:
+        return self._ids.get(token)
+
     @property
     def start_id(self) -> int:
         return self._start_id

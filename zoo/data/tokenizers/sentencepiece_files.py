@@ -162,9 +162,8 @@ class SentencePieceTokenizer(ModelTokenizer):
         separator_id = first("sep_token", "eos_token", ends)
         return bos_id, mask_id, None if separator_id == bos_id else separator_id
 
-    def special_named(self, name: str) -> int | None:
-        id = self.ids.get(name)
-        return id if id in self.special_ids else None
+    def id_of(self, token: str) -> int | None:
+        return self.ids.get(token)
 
     @classmethod
     def build(cls, settings: Any, source: Documents, training: Documents) -> Self:

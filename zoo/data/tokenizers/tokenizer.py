@@ -113,11 +113,10 @@ class Tokenizer(ABC):
     @property
     def end_ids(self) -> frozenset[int]:
         """The special tokens at which text ends: not those of padding, masks or unknown text."""
-        others = {id for name in NOT_ENDS if (id := self.special_named(name)) is not None}
-        return self.special_ids - (others | {self.mask_id}) | {self.bos_id}
+        return self.special_ids - {*map(self.id_of, NOT_ENDS), self.mask_id} | {self.bos_id}
 
-    def special_named(self, name: str) -> int | None:
-        """Returns the id of a special token by its name; None if there is none."""
+    def id_of(self, token: str) -> int | None:
+        """Returns the id of a token by its name, special or not; None if it has no such name."""
         return None
 
     @property

@@ -192,13 +192,6 @@ def _merged(kinds: dict[str, ResolvedConfig], make: Callable[[ResolvedConfig], P
     )
 
 
-def projects_heads(kind: str) -> bool:
-    """Whether a kind of attention projects tokens to queries, keys and values of heads; Mamba-2 names
-    and groups them otherwise.
-    """
-    return kind in ATTENTION_KINDS.having("heads") or (kind in ATTENTION_KINDS.having("state") and kind != "mamba2")
-
-
 def _inputs_text(part: Part) -> str:
     """Returns the inputs of a part in words: those of queries and of keys, or that it has none."""
     return "; ".join(" → ".join(steps) for steps in part.inputs) or "no queries, keys and values"
@@ -236,15 +229,12 @@ def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
 
 def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part:
     attention = model.attention
-    heads, groups = attention.num_heads, attention.num_kv_heads
-    if not projects_heads(attention.kind) or AUTO in (heads, groups):
-        # A token mixer without queries, keys and values.
+    mixer = ATTENTION_KINDS.code_of(attention.kind)
+    if (counts := mixer.head_counts(model)) is None:
         return Part("attention", attention.kind.replace("_", " "), _convolved(model))
     if cross and attention.cross_kv_heads != AUTO:
-        groups = attention.cross_kv_heads
-    queries, state = attention.num_query_heads, not cross and attention.kind in ATTENTION_KINDS.having("state")
-    if state:
-        queries = groups = heads if attention.key_heads == AUTO else attention.key_heads
+        counts = counts._replace(keys=attention.cross_kv_heads, values=attention.cross_kv_heads)
+    heads, groups = attention.num_heads, counts.keys
     sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
     more = {
         "scores capped": attention.softcap,
@@ -260,10 +250,10 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     details = ["sees the whole source" if cross else _visibility(model, prefix), *_and(more)]
     details += () if cross else _convolved(model)
     sizes = [f"{heads} heads of {attention.head_dim}"]
-    if source := ATTENTION_KINDS.code_of(attention.kind).key_value_source(model):
+    if source := mixer.key_value_source(model):
         sizes.append(f"keys and values from {source}")
     if groups != heads:
-        sizes[0] += f", {heads // groups} share a key" + " and value" * (not state)
+        sizes[0] += f", {heads // groups} share a key" + " and value" * (counts.values == groups)
     named = {"none": (), "cosine": ("unit length",), "unit": ("unit length",), "head_layernorm": ("LayerNorm",)}
     normed = named.get(attention.qk_norm, ("RMSNorm",))
     rotated = () if cross else _rotation(model)
@@ -273,14 +263,15 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
         if model.position.kind == "rope" and model.position.theta != 10_000:
             sizes.append(f"RoPE with base {model.position.theta:,.0f}")
     chips = {
-        "Q": (f"Q, {queries} heads", *normed, *rotated),
+        "Q": (f"Q, {counts.queries} heads", *normed, *rotated),
         "K": (f"K, {groups} heads", *normed, *rotated),
-        # Each head of a recurrence has a state, and values, of its own.
-        "V": (f"V, {heads if state else groups} heads",),
+        "V": (f"V, {counts.values} heads",),
     }
     inputs = tuple(_headed(chips[name]) for name in ("KVQ" if cross else "QKV"))
     performer = "" if attention.kind == "softmax" else f" ({attention.kind})"
     title = f"{sharing} {'cross' if cross else 'self'}-attention{performer}"
+    if not cross and attention.kind in ATTENTION_KINDS.having("state"):
+        title = f"{attention.kind.replace('_', ' ')} recurrence"
     return Part("attention", title, tuple(details), tuple(sizes), inputs, model.architecture == "decoder", cross)
 
 

@@ -23,8 +23,6 @@ from zoo.layers.context import Context, Memory
 from zoo.nested import flatten
 from zoo.objectives.objective import positions_and_documents
 
-# Mixers of tokens that have a window which is not `attention.window`, or heads of two kinds.
-CONVOLUTION, _SIDE_BY_SIDE = "gated_convolution", ("parallel_heads",)
 CELLS = 32
 """Tokens of a row that are shown, by default."""
 LONGEST = 2048
@@ -114,11 +112,9 @@ def visible_by_dilation(model: ResolvedConfig, context: Context, cross: bool = F
     let through.
     """
     layer = nnx.eval_shape(lambda: make_attention(model, cross))
-    # Of heads side by side, those with scores have the window; a gated convolution is one.
+    # Of heads beside a recurrence, those of softmax attention are shown.
     layer = getattr(layer, "softmax", layer)
-    if model.attention.kind == CONVOLUTION:
-        return {1: np.asarray(context.visible(model.attention.convolution_width))[0]}
-    window, first = getattr(layer, "window", 0), getattr(layer, "global_tokens", 0)
+    window, first = getattr(layer, "window", _read_window(model)), getattr(layer, "global_tokens", 0)
     dilations = dict.fromkeys(getattr(layer, "dilations", ())) or (1,)
     return {each: np.asarray(context.visible(window, global_tokens=first, dilation=each))[0] for each in dilations}
 
@@ -162,10 +158,11 @@ def _notes(model: ResolvedConfig, causal: bool, prefix: int, dilation: int) -> s
     parts = ["causal" if causal else "bidirectional"]
     if prefix:
         parts.append(f"prefix of {prefix:,}")
-    if attention.kind == CONVOLUTION:
-        parts.append(f"convolution of {attention.convolution_width:,}")
+    read = _read_window(model)
     if attention.window:
-        parts.append(f"window of {attention.window:,}" + " in heads with scores" * (attention.kind in _SIDE_BY_SIDE))
+        parts.append(f"window of {attention.window:,}" + " in the heads of softmax attention" * (not read))
+    elif read:
+        parts.append(f"convolution over {read:,} tokens")
     if attention.dilations:
         heads = [str(h) for h in range(attention.num_heads) if _dilation_of(attention, h) == dilation]
         parts.append(f"dilation {dilation} (head{'s' * (len(heads) > 1)} {', '.join(heads)})")
@@ -221,14 +218,14 @@ def receptive_fields(config: ResolvedConfig) -> list[Reach]:
             context = row_context(config, causal, stack.prefix, length, stride)
             seen = {
                 name: np.asarray(context.visible(0))[0]
-                if _unlimited(model)
+                if not _read_window(model)
                 else np.any(list(visible_by_dilation(model, context).values()), axis=0)
                 for name, model in stack.kinds.items()
             }
             counts = reach_by_layer(seen, stack.layers, -1 if causal else len(context.positions[0]) // 2)
             tokens = np.where(counts > 1, counts * stride, 1)
         token = f"{stack.name} {'last' if causal else 'middle'} token".strip()
-        # What convolutions beside attention add is not followed.
+        # Convolutions beside attention would add to it.
         if any(model.convolution.kind != "none" for model in stack.kinds.values()):
             token += ", without short convolutions,"
         found.append(Reach(token, length, np.minimum(tokens, length), endless, formula))
@@ -251,20 +248,16 @@ def _others_in_window(model: ResolvedConfig, causal: bool) -> int:
     """Returns how many keys a query far from both ends of a row sees beside its own; 0 if there is no
     window, or if it has gaps or heads see different keys.
     """
-    window = model.attention.window
-    if model.attention.kind == CONVOLUTION:
-        return model.attention.convolution_width - 1 if causal else 0
-    if _unlimited(model) or not window or model.attention.dilations or model.attention.global_tokens:
+    window = _read_window(model)
+    if not window or model.attention.dilations or model.attention.global_tokens:
         return 0
     query, keys = jnp.asarray([[window]]), jnp.arange(2 * window + 1)[None]
     (seen,) = visible_by_dilation(model, Context(query, causal=causal, key_positions=keys)).values()
     return int(seen.sum()) - 1
 
 
-def _unlimited(model: ResolvedConfig) -> bool:
-    """Whether a recurrence carries what it has read past any window."""
-    kind = model.attention.kind
-    return kind in _SIDE_BY_SIDE or kind in ATTENTION_KINDS.having("state")
+def _read_window(model: ResolvedConfig) -> int:
+    return ATTENTION_KINDS.code_of(model.attention.kind).read_window(model)
 
 
 def reach_by_layer(seen: dict[str, np.ndarray], layers: tuple[str, ...], token: int) -> np.ndarray:

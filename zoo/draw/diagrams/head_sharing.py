@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from zoo.config import AUTO, ResolvedConfig, layer_kind, side
+from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.kinds import ATTENTION_KINDS
-from zoo.draw.diagrams.architecture_parts import projects_heads
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
 from zoo.lab.formatting import bytes_text
@@ -32,6 +31,7 @@ class Sharing(NamedTuple):
         scheme: name of the scheme (`TokenMixer.sharing`).
         source: see `TokenMixer.key_value_source`.
         values: number of values, of which each head of a recurrence has its own.
+        layer: what such a layer is called.
     """
 
     title: str
@@ -43,6 +43,7 @@ class Sharing(NamedTuple):
     scheme: str
     source: str = ""
     values: int = 0
+    layer: str = "self-attention"
 
     def readers(self, count: int) -> list[list[int]]:
         """Returns the heads that each of `count` queries, or keys and values, belongs to."""
@@ -67,15 +68,15 @@ def sharings(config: ResolvedConfig) -> list[Sharing]:
         merged: dict[tuple, list] = {}
         every = list(_kinds(own))
         # Other mixers of a hybrid have none.
-        for kind, layer, count in [each for each in every if has_heads(each[1])] or every:
-            sharing = _sharing(layer, kind, layer.attention.num_kv_heads, count)
-            merged.setdefault((*sharing[1:5], sharing.source, sharing.values), []).append(sharing)
+        for kind, layer, count in [each for each in every if _has_heads(each[1])] or every:
+            sharing = _sharing(layer, kind, count)
+            merged.setdefault((*sharing[1:5], *sharing[6:]), []).append(sharing)
         for same in merged.values():
             kinds = " and ".join(sharing.title for sharing in same)
-            title = " ".join(filter(None, (name, kinds, "self-attention")))
+            title = " ".join(filter(None, (name, kinds, same[0].layer)))
             found.append(same[0]._replace(title=title, cached_bytes=sum(each.cached_bytes for each in same)))
         if name == "decoder":
-            found.append(_sharing(own, "cross-attention", own.attention.cross_kv_heads, own.num_layers))
+            found.append(_sharing(own, "cross-attention", own.num_layers, cross=True))
     return found
 
 
@@ -87,32 +88,33 @@ def _kinds(model: ResolvedConfig) -> Iterator[tuple[str, ResolvedConfig, int]]:
         yield kind, layer_kind(model, kind) if kind else model, layers.count(kind)
 
 
-def _sharing(layer: ResolvedConfig, title: str, groups: int | str, layers: int) -> Sharing:
+def _sharing(layer: ResolvedConfig, title: str, layers: int, cross: bool = False) -> Sharing:
     attention = layer.attention
-    queries = attention.num_query_heads
-    if state := attention.kind in ATTENTION_KINDS.having("state"):
-        queries = groups = attention.num_heads if attention.key_heads == AUTO else attention.key_heads
-    if not has_heads(layer) or groups == AUTO:
-        raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
-    size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
-    # Cross-attention may have fewer key/value heads than the layer's self-attention.
     mixer = ATTENTION_KINDS.code_of(attention.kind)
+    if (counts := mixer.head_counts(layer)) is None:
+        raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
+    if cross:
+        # Cross-attention may have fewer key/value heads than the layer's self-attention.
+        counts = counts._replace(keys=attention.cross_kv_heads, values=attention.cross_kv_heads)
+    size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
+    # Of as many keys as self-attention has; a recurrence keeps none.
+    cached = mixer.cached_numbers(layer) * counts.keys // attention.num_kv_heads if mixer.cached_numbers(layer) else 0
     return Sharing(
         title,
         attention.num_heads,
-        queries,
-        groups,
+        counts.queries,
+        counts.keys,
         attention.head_dim,
-        0 if state else mixer.cached_numbers(layer) * groups // attention.num_kv_heads * size * layers,
-        mixer.sharing(attention.num_heads, groups),
+        cached * size * layers,
+        mixer.sharing(attention.num_heads, counts.keys),
         mixer.key_value_source(layer),
-        attention.num_heads if state else groups,
+        counts.values,
+        "recurrence" if attention.kind in ATTENTION_KINDS.having("state") else "self-attention",
     )
 
 
-def has_heads(layer: ResolvedConfig) -> bool:
-    """Whether the layers of a config project tokens to queries, keys and values of heads."""
-    return projects_heads(layer.attention.kind) and layer.attention.num_query_heads != AUTO
+def _has_heads(layer: ResolvedConfig) -> bool:
+    return ATTENTION_KINDS.code_of(layer.attention.kind).head_counts(layer) is not None
 
 
 def page(configs: Sequence[ResolvedConfig], names: Sequence[str]) -> Figure:

@@ -35,6 +35,11 @@ class GatedConvolution(TokenMixer):
         return self.output(self.output_gate(x) * self.convolution(gated, context, self.part))
 
     @staticmethod
+    def read_window(layer: ResolvedConfig) -> int:
+        """Returns the width of the convolution."""
+        return layer.attention.convolution_width
+
+    @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:
         """Returns 0: the weights of the convolution are counted with the matrices."""
         del layer, queries, keys

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from zoo.config import AUTO, ResolvedConfig
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.layers.attention.linear_recurrence import RecurrentState, Tokens, by_chunks, token_by_token
-from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
+from zoo.layers.attention.token_mixer import HeadCounts, SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.norm import inner_epsilon
 from zoo.layers.parameter import Linear, kernel_initializer, ones, output_initializer, parameter
@@ -160,6 +160,17 @@ class GatedLinearRecurrence(TokenMixer):
         H, G, K, V = attention.num_heads, attention.key_heads, attention.head_dim, attention.value_dim
         lags = max(0, _convolution_width(layer) - 1)
         return 4 * H * K * (V + cls.normaliser) + jnp.dtype(layer.dtype).itemsize * lags * (2 * G * K + H * V)
+
+    @staticmethod
+    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+        """Returns G queries and keys, and the values of all H heads, each with its own state."""
+        attention = layer.attention
+        return HeadCounts(attention.key_heads, attention.key_heads, attention.num_heads)
+
+    @staticmethod
+    def sharing(heads: int, groups: int) -> str:
+        """Returns what heads have of their own, and that they share keys."""
+        return "a state for each head" + (f", {heads // groups} heads share a key" if groups < heads else "")
 
     @staticmethod
     def letters(layer: ResolvedConfig) -> dict[int, str]:

@@ -9,7 +9,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.config.scopes import attention_part, state_part
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
-from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
+from zoo.layers.attention.token_mixer import HeadCounts, SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.norm import rms_norm
 from zoo.layers.parameter import Linear, constant, output_initializer, parameter
@@ -69,6 +69,17 @@ class ParallelHeads(TokenMixer):
             return a + s
         a, s = rms_norm(a, self.softmax_scale[...], self.epsilon), rms_norm(s, self.state_scale[...], self.epsilon)
         return self.output(a + s)
+
+    @staticmethod
+    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+        """Returns those of softmax attention."""
+        return SoftmaxAttention.head_counts(layer)
+
+    @staticmethod
+    def read_window(layer: ResolvedConfig) -> int:
+        """Returns 0: the heads with a state depend on all tokens, whatever the window of others."""
+        del layer
+        return 0
 
     @staticmethod
     def product_flops(layer: ResolvedConfig, queries: float, keys: float) -> float:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from zoo.config import AUTO, ResolvedConfig
 from zoo.layers.attention.head_options import DimensionScale, OutputGate, OutputNorm, ValueNorm, make_head_norms
 from zoo.layers.attention.key_values import EarlierKeys, KeyValues
-from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
+from zoo.layers.attention.token_mixer import HeadCounts, SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.parameter import Linear, kernel_initializer, output_initializer
 from zoo.layers.position import Position, make_attention_position
@@ -58,6 +58,12 @@ class Attention(TokenMixer):
         self.output_norm = OutputNorm(config, self.value_dim) if attention.output_norm else None
         self.output_gate = None if attention.gate == "none" else OutputGate(config, self.value_dim)
         self.position = Position(config) if cross else make_attention_position(config)
+
+    @staticmethod
+    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+        """Returns Q queries, and G keys and values."""
+        attention = layer.attention
+        return HeadCounts(attention.num_query_heads, attention.num_kv_heads, attention.num_kv_heads)
 
     @property
     def key_dim(self) -> int:

@@ -14,7 +14,7 @@ from zoo.layers.attention import rwkv7_values as values
 from zoo.layers.attention.gated_linear_recurrence import document_starts
 from zoo.layers.attention.generalized_delta import MIN_LOG_DECAY, RankOneTokens, rank_one_by_chunks, rank_one_by_token
 from zoo.layers.attention.linear_recurrence import RecurrentState
-from zoo.layers.attention.token_mixer import SharedScores, TokenMixer
+from zoo.layers.attention.token_mixer import HeadCounts, SharedScores, TokenMixer
 from zoo.layers.context import Context
 from zoo.layers.norm import inner_epsilon, layer_norm
 from zoo.layers.parameter import (
@@ -192,6 +192,17 @@ class RWKV7(TokenMixer):
         attention = layer.attention
         matrices = 4 * attention.num_heads * attention.head_dim * attention.value_dim
         return matrices + jnp.dtype(layer.dtype).itemsize * layer.dim
+
+    @staticmethod
+    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+        """Returns H of each: receptances, keys and values."""
+        return HeadCounts(*[layer.attention.num_heads] * 3)
+
+    @staticmethod
+    def sharing(heads: int, groups: int) -> str:
+        """Returns what heads have of their own."""
+        del heads, groups
+        return "a state for each head"
 
     @staticmethod
     def letters(layer: ResolvedConfig) -> dict[int, str]:

@@ -3,6 +3,7 @@ tokens.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from flax import nnx
 from jaxtyping import Array, Float
@@ -15,6 +16,14 @@ SharedScores = Callable[[Array], Array]
 """Function of the key positions [B, S] that returns the score term common to all layers,
 `[B, H, T, S]`.
 """
+
+
+class HeadCounts(NamedTuple):
+    """How many distinct queries, keys and values the heads of a layer have."""
+
+    queries: int
+    keys: int
+    values: int
 
 
 class TokenMixer(nnx.Module):
@@ -98,6 +107,21 @@ class TokenMixer(nnx.Module):
         """
         del layer
         return {}
+
+    @staticmethod
+    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+        """Returns the numbers of queries, keys and values of self-attention; None for a mixer without
+        them.
+        """
+        del layer
+        return None
+
+    @staticmethod
+    def read_window(layer: ResolvedConfig) -> int:
+        """Returns how many of the last tokens an output depends on, its own token included, where rows
+        are read from left to right; 0 for all of them.
+        """
+        return layer.attention.window
 
     @staticmethod
     def sharing(heads: int, groups: int) -> str:
