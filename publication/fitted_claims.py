@@ -14,7 +14,7 @@ from zoo.lab.formatting import count
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, other_text, read_table, tuned_by
 from zoo.lab.report.archive.result_record import FITTED
-from zoo.lab.sizes import RUNGS
+from zoo.lab.sizes import RUNGS, TOKENS_PER_PARAMETER
 from zoo.lab.statistics.sequential import POWER
 
 # Written by hand, in the folder of the results.
@@ -100,8 +100,8 @@ def fitted_text(
             "",
             wrapped(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
-                "Their sizes are those at which a plain decoder reads 20 bytes or more of one text for each parameter. "
-                "What holds for them may not hold for larger models. "
+                f"Their sizes are those at which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one "
+                "text for each parameter. What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): one kind of text, shared baselines, other "
                 "settings."
             ),

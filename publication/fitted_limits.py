@@ -8,10 +8,8 @@ from publication.changed_verdicts import wrapped
 from publication.fitted_claims import fitted_results
 from publication.sizes import ClaimResult, SizedResult, counted_results
 from zoo.lab.report.archive.experiment_page import read_table, tokens_per_parameter
-from zoo.lab.results.tuning_misfit import record_misfits
-
-# Tokens for each parameter at which a size counts as one with enough of them.
-_ENOUGH = 20
+from zoo.lab.results.tuning_misfit import AT_EDGE, MISFIT, record_misfits
+from zoo.lab.sizes import TOKENS_PER_PARAMETER
 
 
 def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Path) -> str:
@@ -32,21 +30,17 @@ def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Pat
 
 
 def _texts(found: Mapping[str, SizedResult]) -> str:
-    """Returns which experiments read the same text."""
+    """Returns which experiments read the library of which version of Python, if there are several."""
     groups = defaultdict(list)
     for claim, one in found.items():
-        data, sources = (tuple(one.result.get(name) or ()) for name in ("data", "sources"))
-        python = (one.result.get("versions") or {}).get("python", "") if sources == ("stdlib",) else ""
-        groups[data, python, sources].append(claim)
-    named = [
-        f"{_and(claims)} read {f'the library of Python {python}' if python else ' and '.join(sources)}"
-        for (_, python, sources), claims in groups.items()
-    ]
-    if len(groups) == 1:
+        if one.result.get("sources") == ["stdlib"] and (python := (one.result.get("versions") or {}).get("python")):
+            groups[python].append(claim)
+    if len(groups) < 2:
         return ""
+    named = "; ".join(f"{_and(claims)} read the library of Python {python}" for python, claims in groups.items())
     return (
-        f"**Versions of the text.** {'; '.join(named)}. Files, and so the division into training and held-out ones, "
-        "differ between versions: losses of one are not to be compared with those of another."
+        f"**Versions of the text.** {named}. Files, and so the division into training and held-out ones, differ "
+        "between versions: losses of one are not to be compared with those of another."
     )
 
 
@@ -56,7 +50,7 @@ def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     for claim, one in found.items():
         runs = read_table(output / one.name / "runs.csv")
         known = {arm["name"]: tokens_per_parameter(arm, runs) for arm in one.result["arms"]}
-        ratios = sorted(ratio for ratio in known.values() if ratio is not None and ratio < _ENOUGH)
+        ratios = sorted(ratio for ratio in known.values() if ratio is not None and ratio < TOKENS_PER_PARAMETER)
         if ratios:
             which = "every arm" if len(ratios) == len(known) else f"{len(ratios)} of {len(known)} arms"
             span = f"{ratios[0]:.1f}" + (f" to {ratios[-1]:.1f}" if f"{ratios[-1]:.1f}" != f"{ratios[0]:.1f}" else "")
@@ -64,8 +58,8 @@ def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     if not few:
         return ""
     return (
-        f"**Tokens for each parameter.** A size has {_ENOUGH} or more for a plain decoder. Mixtures of experts have "
-        f"more parameters and read fewer: {_and(few)}."
+        f"**Tokens for each parameter.** A size has {TOKENS_PER_PARAMETER} or more for a plain decoder. Mixtures of "
+        f"experts have more parameters and read fewer: {_and(few)}."
     )
 
 
@@ -75,8 +69,8 @@ def _curves(found: Mapping[str, SizedResult]) -> str:
     parts = [
         f"{what} in {_and(claims)}"
         for what, beginning in (
-            ("the F test rejects the curve of an arm", "the curve of "),
-            ("the best mean of an arm is that of the smallest or largest fitted value", "the best mean of "),
+            ("the F test rejects the curve of an arm", MISFIT),
+            ("the best mean of an arm is that of the smallest or largest fitted value", AT_EDGE),
         )
         if (claims := [claim for claim, found in lines.items() if any(line.startswith(beginning) for line in found)])
     ]

@@ -43,8 +43,9 @@ from zoo.lab.results.verdict import judge
 # Losses in runs.csv have five decimals, from which an interval of three pairs may be this far off.
 _ROUNDING = 4e-5
 _BOUNDS = ("low", "high")
-# A worth in tokens has two decimals, which a smaller change of an interval hardly changes.
-_LITTLE = 0.01
+DIFFERENCES = "differences.png"
+# A worth in tokens has two decimals, which a smaller shift of an interval hardly changes.
+_KEPT_BELOW = 0.01
 # The interval in a text such as "1.93 (1.58 to 2.51), extrapolated".
 _BETWEEN = re.compile(r" \([^()]* to [^()]*\)")
 
@@ -111,7 +112,8 @@ def _judge_again(archived: ArchivedSweep) -> str:
             write_atomic(folder / "contrasts.csv", csv_text(rows))
         if len(sweep.arms) > 1:
             _write_differences(sweep)
-        record["tables"] = tables_in(folder)
+        drawn = [DIFFERENCES] if (folder / DIFFERENCES).exists() and DIFFERENCES not in record["pictures"] else []
+        record |= {"tables": tables_in(folder), "pictures": [*record["pictures"], *drawn]}
         write_json(folder / "result.json", finite_numbers(in_order(record)))
     except OSError as error:
         raise not_writable(folder, error) from error
@@ -161,21 +163,28 @@ def _write_differences(sweep: SweepResults) -> None:
     same = {row["arm"] for row in rows if all(row[name] == before.get(row["arm"], {}).get(name) for name in _BOUNDS)}
     for row in rows:
         old = before.get(row["arm"], {})
-        # The p of a small difference is more sensitive to the digits of the runs than its interval is.
-        kept = ("p", "p (Holm)") if len(same) == len(rows) else ("p",) if row["arm"] in same else ()
-        row |= {name: old[name] for name in kept}
+        # The p of a small difference is more sensitive to the digits of the runs than its interval is,
+        # and Holm's correction is of the p of all arms.
+        if row["arm"] in same:
+            row["p"] = old["p"]
+        if len(same) == len(rows):
+            row["p (Holm)"] = old["p (Holm)"]
         if worth := old.get(TIMES_THE_TOKENS):
-            row[TIMES_THE_TOKENS] = worth if _moved(row, old) < _LITTLE else _BETWEEN.sub("", worth)
+            row[TIMES_THE_TOKENS] = worth if _relative_shift(row, old) < _KEPT_BELOW else _BETWEEN.sub("", worth)
     if not path.exists() or path.read_text() != csv_text(rows):
         write_atomic(path, csv_text(rows))
-        write_figures(sweep, sweep.folder, ["differences"], ["png"])
+        write_figures(sweep, sweep.folder, [Path(DIFFERENCES).stem], ["png"])
 
 
-def _moved(row: Mapping[str, str], old: Mapping[str, str]) -> float:
-    """Returns how far the bounds of an interval have moved, in widths of the old one."""
+def _relative_shift(row: Mapping[str, str], old: Mapping[str, str]) -> float:
+    """Returns how far the bounds of an interval have moved, in widths of the old one; infinite if that
+    had none.
+    """
     (low, high), (old_low, old_high) = ([float(one[name]) for name in _BOUNDS] for one in (row, old))
     moved = max(abs(low - old_low), abs(high - old_high))
-    return moved / (old_high - old_low) if moved else 0.0
+    if not moved:
+        return 0.0
+    return moved / (old_high - old_low) if old_high > old_low else math.inf
 
 
 def _as_read(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

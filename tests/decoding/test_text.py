@@ -54,6 +54,24 @@ def text_generator(objective="causal", always=None, learned=False, tokenizer=BYT
     return TextGenerator(config, tokenizer, model, values, {}, reading=reading or PromptReading())
 
 
+def test_a_tokenizer_without_special_tokens_has_no_end():
+    assert UnknownTokenizer(10).end_ids == frozenset()
+    assert UnknownTokenizer(10, document_id=3).end_ids == {3}
+
+
+def test_tokens_that_are_joined_by_spaces_are_not_written_one_by_one():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    model = Tokenizer(
+        models.WordLevel({word: id for id, word in enumerate(["<s>", "<unk>", "a", "b"])}, unk_token="<unk>")
+    )
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    model.add_special_tokens(["<s>", "<unk>"])
+    tokenizer = PretrainedTokenizer(keep_own_tokens(model))
+    assert tokenizer.decode([2, 3]) == "a b"
+    assert tokenizer.written_pieces() is None
+
+
 def test_ends_that_are_no_tokens_end_nothing():
     for ends, own in (((-1, BYTE_TOKENIZER.vocab_size), BYTE_TOKENIZER.special_ids), ((3, -1, 10**6), {3})):
         generator = text_generator(reading=PromptReading(frame=TextFrame(ends=ends)))

@@ -357,7 +357,7 @@ def test_mixers_without_queries_and_keys_are_not_drawn_as_heads():
     parts = [part for part in architecture_parts.parts_of(column.steps) if part.role == "attention"]
     assert [part.title for part in parts] == ["gated convolution / Multi-head self-attention"]
     assert parts[0].inputs == (("Q, 4 heads", "RoPE"), ("K, 4 heads", "RoPE"), ("V, 4 heads",))
-    assert {"drawn: inputs of f", "s: no queries, keys and values"} <= set(parts[0].sizes)
+    assert {"inputs shown: those of f", "s: no queries, keys and values"} <= set(parts[0].sizes)
 
 
 def test_heads_of_a_recurrence_have_values_of_their_own():
@@ -422,9 +422,16 @@ def test_files_of_long_configs_have_names_of_their_own(tmp_path, capsys):
     assert all(len(Path(name).name) < 200 for name in names)
 
 
-def test_rope_of_a_hybrid_is_that_of_its_attention(tmp_path, capsys):
+def test_rope_of_a_hybrid_is_that_of_its_attention(tmp_path, capsys, monkeypatch):
+    drawn = []
+    for page in ("angles_page", "bound_page"):
+        draw = getattr(rope_pictures, page)
+        monkeypatch.setattr(
+            rope_pictures, page, lambda *given, draw=draw, **more: drawn.append(draw(*given, **more)) or drawn[-1]
+        )
     for what in ("rope", "rope-bound"):
         assert main(["draw", what, "lfm2:tiny", "--out", str(tmp_path)]) == 0
+    assert [page.get_suptitle() for page in drawn] == ["full: RoPE with base 1,000,000"] * 2
     assert main(["draw", "rope", "gpt2:tiny", "--out", str(tmp_path)]) == 2
     assert "rotates nothing" in capsys.readouterr().err
 
@@ -439,6 +446,14 @@ def test_slopes_are_those_that_are_added():
     panels = position_tables.page(scaled, "").axes
     drawn = [bar.get_height() for bar in panels[0].patches]
     np.testing.assert_allclose(drawn, 2.0 ** -np.arange(2, 10, 2) * scaled.model.attention.scale, rtol=1e-6)
+
+
+def test_sinusoids_have_the_width_at_which_they_are_added():
+    narrow = resolved(
+        "masked", model__embedding__dim=8, model__position__kind="sinusoidal", model__head__transform=True
+    )
+    table = position_tables.page(narrow, "").axes[0].images[0].get_array()
+    assert table.shape[1] == 8
 
 
 def test_all_panels_of_a_rope_show_rows_of_one_length():

@@ -12,6 +12,7 @@ from zoo.cli.main import main
 from zoo.config import override, resolve
 from zoo.draw import compare, position_biases, residual, rope_pictures, run_activations, sinusoids
 from zoo.errors import ConfigError
+from zoo.files import write_json
 from zoo.layers.position.rope import Rope
 from zoo.training.trained_run import TRAINED
 
@@ -137,6 +138,9 @@ def test_compare_marks_differences():
         ("Post-norm: x = Norm(x + f(x))", True),
     ]
     assert [line.differs for line in found["feed-forward"][0] if line.text.startswith("kind")] == [False]
+    # Rows that pad the vocabulary are no parameters.
+    padded = compare.lines(one, resolve(override(small(**TINY), {"model.vocab_multiple": 128})))["model"]
+    assert padded[0][-1] == padded[1][-1]
     assert not any(
         line.differs for columns in compare.lines(one, one).values() for column in columns for line in column
     )
@@ -150,6 +154,13 @@ def test_figures_of_a_decoder(tmp_path):
         "attention-layer1.svg",
     ]
     assert "rope-bound.png" in draw_files(tmp_path, "rope-bound", folder, "--length", "12")
+
+
+def test_texts_have_the_special_tokens_that_an_import_recorded(tmp_path):
+    folder = untrained(tmp_path / "run", small(**TINY | {"data__sequence_length": 16}))
+    assert run_activations.read_text(folder, "cat").labels == {"": ["[begin]", "c", "a", "t"]}
+    write_json(folder / "meta.json", {"imported": {"text_frame": {"before": [], "after": [98, 99]}}})
+    assert run_activations.read_text(folder, "cat").labels == {"": ["c", "a", "t", "[end]", "[end]"]}
 
 
 def test_default_text_fits_and_long_texts_are_rejected_early(tmp_path, monkeypatch):

@@ -143,6 +143,8 @@ def test_the_sum_of_the_drawn_rows_enters_the_first_layer(changes, rows):
 
 
 def test_positions_that_are_no_table():
+    shifted = resolved(model__position__kind="sinusoidal", model__position__offset=2)
+    assert embedding_rows.embedding_sum(shifted, [4, 4], [0, 0]).rows[-1].rows == (2, 3)
     position = embedding_rows.embedding_sum(resolved(model__position__kind="sinusoidal"), [4, 4], [0, 0]).rows[-1]
     assert (position.table, position.rows) == ("sinusoidal, 16 wide", (0, 1))
     notes = embedding_rows.embedding_sum(resolved("span", model__position__kind="relative_bias"), [4], [0]).notes

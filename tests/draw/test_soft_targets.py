@@ -53,6 +53,9 @@ def test_columns_are_softmaxes_of_the_teachers_best_tokens():
     one = soft_targets.compare("", teacher, student, int(order[1]), 1.0, 3, "abcdefghi")
     assert (len(one.names), one.label, list(one.probabilities)) == (3, 1, ["label", "teacher", "student"])
     assert one.losses["student"].endswith(f"T² KL {(p * np.log(p / q)).sum():.2f}")
+    # Probabilities of 0 to the last digit: the divergence is that of scores 20 and 0.
+    low = soft_targets.compare("", np.array([20.0, 0.0]), np.array([0.0, 20.0]), 0, 0.02, 1, "ab")
+    assert low.losses["student, T = 0.02"] == "T² KL 0.40"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.support.untrained import untrained
 from zoo.cli.main import main
 from zoo.data.labelled.examples import LabelledText
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
+from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.decoding.sampling import Sampling
 from zoo.errors import ConfigError
@@ -119,12 +120,12 @@ def test_decoder_outputs(folder):
 )
 def test_a_mask_hides_the_space_before_a_word_where_tokens_begin_with_it(tmp_path, text, parts):
     tokenizer = read_pretrained(saved(tmp_path, "byte_level", eos_token=OPENS))
-    model = SimpleNamespace(tokenizer=tokenizer, _frame=SimpleNamespace(around=lambda row: row))
+    model = SimpleNamespace(tokenizer=tokenizer, run=SimpleNamespace(frame=TextFrame()))
     expected = [
         id for part in parts for id in ([tokenizer.mask_id] if part is None else tokenizer.encode(part).tolist())
     ]
     assert LoadedModel._masked(model, text) == expected
-    one_byte_a_token = SimpleNamespace(tokenizer=ByteTokenizer(), _frame=model._frame)
+    one_byte_a_token = SimpleNamespace(tokenizer=ByteTokenizer(), run=model.run)
     assert LoadedModel._masked(one_byte_a_token, "a [MASK] [MASK] b") == [97, 32, 257, 32, 257, 32, 98]
 
 
@@ -284,7 +285,7 @@ def test_an_imported_head_reads_what_its_tokenizer_puts_around_texts(folder, tmp
     if pair:
         assert read("b") == [pair]
     else:
-        with pytest.raises(ConfigError, match="knows nothing between two texts"):
+        with pytest.raises(ConfigError, match="recorded no tokens between the texts of a pair"):
             model.predict([("a", "b")])
 
 

@@ -68,7 +68,7 @@ def test_of_an_elmo_no_setting_can_be_ignored(tmp_path):
     for name in ("options.json", "weights.hdf5"):
         (tmp_path / "source" / name).write_text("")
     code, _, errors = zoo("import", f"elmo:{tmp_path / 'source'}", "--out", tmp_path / "run", "--ignore", "x")
-    assert (code, errors) == (2, ["error: --ignore x: of an elmo: source no setting can be ignored"])
+    assert (code, errors) == (2, ["error: --ignore x: elmo: sources have no settings to ignore"])
 
 
 def test_a_headless_bart_is_imported_as_its_generation_class(tmp_path):

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from scipy import stats
 
 from publication import results_index
 from publication.claims_table import read_claims
+from publication.fitted_limits import fitted_limits_text
 from publication.results_index import build
+from publication.sizes import ClaimResult, SizedResult
 from tests.support.archives import CLAIM_COLUMNS, write_archive
 from zoo.errors import ConfigError
 from zoo.lab.report.archive.experiment_page import read_table
+from zoo.lab.report.archive.result_record import FITTED
 from zoo.lab.statistics.sequential import detectable_effect
 from zoo.lab.statistics.tuning_curve import curve_record, fit_tuning_curve
 
@@ -390,6 +394,30 @@ def test_what_fitted_experiments_leave_open_is_counted(output):
     assert "read fewer: A1 (every arm: 5.1)." in shown
     assert "the best mean of an arm is that of the smallest or largest fitted value in A1" in shown
     assert "Versions of the text" not in shown
+
+
+def test_versions_of_the_text_and_curves_that_are_rejected_are_named(tmp_path):
+    def result(python, line):
+        losses = {
+            rate: {seed: 1 + line(step) + 1e-4 * (seed * step % 3) for seed in range(3)}
+            for step, rate in enumerate(1.5**step for step in range(5))
+        }
+        curve = replace(fit_tuning_curve(losses), problem="")
+        tuning = {"field": "optimizer.learning_rate", "curves": {"a": curve_record(curve)}, "scores": {"a": losses}}
+        record = {"name": python, "size": "rung1", "sources": ["stdlib"], "versions": {"python": python}, "arms": [],
+                  "metric": "eval/loss", "unit": " nats", "tuning": tuning, "tuned": FITTED}  # fmt: skip
+        (tmp_path / python).mkdir()
+        (tmp_path / python / "runs.csv").write_text("arm,seed\n")
+        return [ClaimResult(python, SizedResult(python, "supported", record, []), [])]
+
+    found = {"A1": result("3.11", lambda step: (step - 2) ** 2), "A2": result("3.12", lambda step: 0.1 * abs(step - 2))}
+    text = " ".join(fitted_limits_text(found, tmp_path).split())
+    assert "A1 read the library of Python 3.11; A2 read the library of Python 3.12. Files" in text
+    assert (
+        "* **Curves.** Of the fitted curves, the F test rejects the curve of an arm in A2; the pages name the arms."
+        in text
+    )
+    assert "Versions" not in fitted_limits_text({"A1": found["A1"]}, tmp_path)
 
 
 def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(output):

@@ -183,11 +183,9 @@ def test_differences_are_those_of_today_and_lose_a_worth_that_was_of_other_inter
     assert [float(row[name]) for name in ("difference", "low", "high")] == pytest.approx(
         [found.mean, found.low, found.high], rel=1e-5
     )
-    assert json.loads((folder / "result.json").read_text())["tables"] == [
-        "runs.csv",
-        "contrasts.csv",
-        "differences.csv",
-    ]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["tables"] == ["runs.csv", "contrasts.csv", "differences.csv"]
+    assert result["pictures"] == ["differences.png"]
     picture = (folder / "differences.png").read_bytes()
     worth = {TIMES_THE_TOKENS: "0.91 (0.85 to 0.97), extrapolated"}
     # Rounded otherwise, they stay as they are, and so does the picture.

@@ -261,8 +261,8 @@ def _written(args: argparse.Namespace, kinds: list[str]) -> list[Path]:
     if args.what in DRAWINGS:
         pages = _pages(args)
     else:
-        pages = {file_name([args.what, *_aspect(args), *map(short_name, _specs(args))]): _page(args)}
-    return [save(page, args.out / f"{name}.{kind}") for name, page in pages.items() for kind in kinds]
+        pages = {"-".join([args.what, *_aspect(args), *map(short_name, _specs(args))]): _page(args)}
+    return [save(page, args.out / f"{file_name(name)}.{kind}") for name, page in pages.items() for kind in kinds]
 
 
 def _pages(args: argparse.Namespace):
@@ -422,11 +422,10 @@ def _rope(args: argparse.Namespace):
 
     whole = resolved_config(args.config, [])
     # Kinds of layers may have bases of their own, or no RoPE: the first that has it is drawn.
-    rotated = {} if whole.model.architecture == "elmo" else own_positions(whole)
-    rotated = {name: model for name, model in rotated.items() if model.position.kind == "rope"}
+    rotated = {name: model for name, model in own_positions(whole).items() if model.position.kind == "rope"}
     name, config = next(iter(rotated.items()), ("", whole.model))
     title = (
-        f"{name}: RoPE with base {config.position.theta:,g}" + ", one of several" * (len(rotated) > 1) if name else ""
+        f"{name}: RoPE with base {config.position.theta:,.0f}" + ", one of several" * (len(rotated) > 1) if name else ""
     )
     if args.what == "rope":
         return rope_pictures.angles_page(config, args.length, title)

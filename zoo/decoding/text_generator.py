@@ -15,7 +15,6 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.config.kinds.side_lengths import side_lengths
-from zoo.data.tokenizers.marian_files import MarianTokenizer
 from zoo.data.tokenizers.run_frame import frame_of_run
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import SOURCE_TOKENIZER_FILE, Tokenizer
@@ -274,7 +273,7 @@ class TextGenerator:
     def _read(self, prompt: str) -> list[int]:
         """Returns the ids of a prompt, with the special tokens around it."""
         frame, opens = self._trained_frame, self.tokenizer.bos_id
-        if self.source_tokenizer is not None and not isinstance(self.source_tokenizer, MarianTokenizer):
+        if self.source_tokenizer is not None and not self.tokenizer.has_source_side:
             return [*self._encode_source(prompt), *frame.after]
         if self._frame is not None:
             # Without a token there is nothing to continue.

@@ -88,9 +88,7 @@ def lines(one: ResolvedConfig, other: ResolvedConfig) -> dict[str, tuple[list[Li
     for column in range(2):
         if not same and found["layers"][column]:
             found["layers"][column][0] = found["layers"][column][0]._replace(differs=True)
-    counts = [cost.summary(config).parameters for config in (one, other)]
-    # As in other figures, rows that pad a vocabulary are none.
-    totals = [each["total"] - each.get("padding", 0) for each in counts]
+    totals = [cost.summary(config).unpadded for config in (one, other)]
     for column, total in enumerate(totals):
         found["model"][column].append(Line(f"{total:,} parameters", totals[0] != totals[1]))
     return {part: columns for part, columns in found.items() if any(columns)}

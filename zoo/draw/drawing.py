@@ -7,7 +7,7 @@ plug-in, `experiments/drawings/NAME.py`, which is loaded when its name is used.
 import argparse
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,17 +51,18 @@ BUILT_IN = {
 """Descriptions of the figures of `zoo.draw`, by name."""
 
 MAX_NAME = 150
-"""Characters of a file's name, without its ending, past which it is cut."""
+"""Bytes of a file's name, without its ending, past which it is cut."""
 
 DRAWINGS: dict[str, Drawing] = {}
 """The figures of the plug-ins that are loaded, by name."""
 
 
-def file_name(parts: Sequence[str]) -> str:
-    """Returns the name of a figure's file; of a long one, the beginning and a hash of the rest."""
-    name = "-".join(parts)
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}-{digest}"
+def file_name(name: str) -> str:
+    """Returns the name of a figure's file; of a long one, the beginning with a hash of the whole."""
+    content = name.encode()
+    if len(content) <= MAX_NAME:
+        return name
+    return f"{content[:MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def short_name(spec: str) -> str:

@@ -88,10 +88,10 @@ def read_text(
         raise ConfigError(
             f"--target: {folder} is not an encoder-decoder; its model.architecture is {config.model.architecture}"
         )
+    frame = frame_of_run(config, tokenizer, imported=imported_frame(folder))
     if not text:
         length = side_lengths(config.objective, config.data.sequence_length)[0] if both else config.data.sequence_length
-        text = beginning(default_text(sentences), tokenizer, length - 2)
-    frame = frame_of_run(config, tokenizer, imported=imported_frame(folder))
+        text = beginning(default_text(sentences), tokenizer, length - len(frame.before) - len(frame.after))
     sides = {"encoder": (text, frame), "decoder": (target, TextFrame(frame.decoder))} if both else {"": (text, frame)}
     rows, labels = {}, {}
     for side, (each, around) in sides.items():

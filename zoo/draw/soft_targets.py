@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import special
 
 from zoo import config as configs
 from zoo.analysis.activations import encode_texts
 from zoo.analysis.token_scores import token_scores
 from zoo.data.pipeline.show import token_name
+from zoo.data.tokenizers.run_frame import ends_rows
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.draw.query_lines import find_token
 from zoo.draw.run_activations import beginning, default_text
@@ -50,20 +52,6 @@ class SoftTargets:
     source: str = ""
 
 
-def softmax(scores: Float[np.ndarray, " V"], temperature: float = 1.0) -> Float[np.ndarray, " V"]:
-    """Returns exp(s / T) / sum exp(s / T) in float64."""
-    scaled = scores.astype(np.float64) / temperature
-    exponents = np.exp(scaled - scaled.max())
-    return exponents / exponents.sum()
-
-
-def log_softmax(scores: Float[np.ndarray, " V"], temperature: float = 1.0) -> Float[np.ndarray, " V"]:
-    """Returns s / T - ln sum exp(s / T) in float64."""
-    scaled = scores.astype(np.float64) / temperature
-    scaled -= scaled.max()
-    return scaled - np.log(np.exp(scaled).sum())
-
-
 def compare(
     text: str,
     teacher: Float[np.ndarray, " V"],
@@ -89,16 +77,17 @@ def compare(
     def parts(probabilities: np.ndarray) -> np.ndarray:
         return np.append(probabilities[chosen], max(0.0, 1 - probabilities[chosen].sum()))
 
-    p, q = softmax(teacher), softmax(student)
+    teacher, student = teacher.astype(np.float64), student.astype(np.float64)
+    p, q = special.softmax(teacher), special.softmax(student)
     columns = {"label": parts(np.eye(len(teacher))[label]), "teacher": parts(p), "student": parts(q)}
     losses = {"teacher": f"cross-entropy {-np.log(p[label]):.2f}", "student": f"cross-entropy {-np.log(q[label]):.2f}"}
-    soft_p, soft_q = softmax(teacher, temperature), softmax(student, temperature)
+    soft_p, soft_q = special.softmax(teacher / temperature), special.softmax(student / temperature)
     last = "student"
     if temperature != 1:
         last = f"student, T = {temperature:g}"
         columns |= {f"teacher, T = {temperature:g}": parts(soft_p), last: parts(soft_q)}
     # In logarithms: at a low temperature a probability is rounded to 0.
-    difference = log_softmax(teacher, temperature) - log_softmax(student, temperature)
+    difference = special.log_softmax(teacher / temperature) - special.log_softmax(student / temperature)
     divergence = temperature**2 * (soft_p * difference).sum()
     losses[last] = "\n".join([*([losses[last]] if last in losses else []), f"T² KL {divergence:.2f}"])
     return SoftTargets(text, chosen.index(label), [names[id] for id in chosen], columns, losses)
@@ -141,8 +130,8 @@ def read_soft_targets(
     run, other = load_trained(folder, step), load_trained(its_folder)
     _check_pair(folder, run, its_folder, other)
     length = run.config.data.sequence_length
-    text = text or beginning(default_text(), run.tokenizer, length - 2)
-    ends = run.config.data.row_format != "packed"
+    around = len(run.frame.before) + len(run.frame.after)
+    text, ends = text or beginning(default_text(), run.tokenizer, length - around), ends_rows(run.config)
     encoded = encode_texts([text], run.tokenizer, run.frame)
     offsets, found = encoded.offsets[0], []
     labels = [text[start:stop].strip() for start, stop in zip(offsets.starts, offsets.stops, strict=True)]

@@ -16,7 +16,7 @@ from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
 from zoo.data.pipeline.show import token_name
-from zoo.data.tokenizers.text_frame import TextFrame
+from zoo.data.tokenizers.run_frame import ends_rows
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, Prompt, PromptReading, TextGenerator
@@ -184,7 +184,7 @@ class LoadedModel:
                 "encoders, generate for encoder-decoders"
             )
         if isinstance(text, str):
-            text = self._frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
+            text = self.run.frame.around(self.tokenizer.encode(text).tolist()) or list(self.tokenizer.opening_ids)
         return self._most_probable(self._logits(self._row(text)[None])[0, -1], count)
 
     def fill_mask(self, text: Prompt, count: int = 10) -> list[list[TokenProbability]]:
@@ -218,7 +218,7 @@ class LoadedModel:
         row = encoded[0]
         for part in encoded[1:]:
             row = [*row, self.tokenizer.mask_id, *part]
-        return self._frame.around(row)
+        return self.run.frame.around(row)
 
     def embed(self, texts: Sequence[Prompt]) -> Float[np.ndarray, "N D"]:
         """Returns one vector for each text: the mean of the last layer's states over its own tokens,
@@ -314,17 +314,7 @@ class LoadedModel:
         return TaskPredictor(self.run, self.folder)
 
     def _encode(self, texts: Sequence[str]) -> EncodedTexts:
-        return encode_texts(texts, self.run.source_tokenizer or self.tokenizer, self._frame)
-
-    @cached_property
-    def _frame(self) -> TextFrame:
-        """The special tokens around a text that is read on its own."""
-        return self.run.frame
-
-    @property
-    def _ends_rows(self) -> bool:
-        """Whether a row ends with a separator: where training had one."""
-        return self.config.data.row_format != "packed" or self.config.objective.kind in TASKS
+        return encode_texts(texts, self.run.source_tokenizer or self.tokenizer, self.run.frame)
 
     def _row(self, text: Prompt) -> Int[np.ndarray, " T"]:
         """Returns the ids that the model reads of a text; given ids are checked.
@@ -344,7 +334,7 @@ class LoadedModel:
         targets = None
         if both:
             ids = self.tokenizer.encode(target).tolist() if target else []
-            targets = np.array([[*self._frame.decoder, *ids]], np.int32)
+            targets = np.array([[*self.run.frame.decoder, *ids]], np.int32)
         return record_activations(run.config, run.model, run.params, run.stats, self._row(text)[None], targets, maps)
 
     def _logits(self, rows: np.ndarray) -> Float[np.ndarray, "B T V"]:
@@ -359,7 +349,7 @@ class LoadedModel:
         return [TokenProbability(self._token_name(int(token)), float(probabilities[token])) for token in best]
 
     def _token_name(self, token: int) -> str:
-        return token_name(self.tokenizer, token, self._ends_rows)
+        return token_name(self.tokenizer, token, ends_rows(self.config))
 
 
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:

@@ -125,7 +125,10 @@ def predict_examples(predictor: TaskPredictor, examples: Sequence[str | tuple[st
     if any(pairs) != all(pairs):
         raise ConfigError("some examples are pairs of texts and some are single texts")
     if any(pairs) and not predictor.separates_pairs:
-        raise ConfigError("the record of the import knows nothing between two texts: pairs cannot be read")
+        raise ConfigError(
+            "the import recorded no tokens between the texts of a pair, so pairs cannot be read; import the checkpoint "
+            "again"
+        )
     return _PREDICT[predictor.kind](predictor, [tuple(e) if pair else (e, None) for e, pair in zip(examples, pairs)])
 
 

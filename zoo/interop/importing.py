@@ -62,7 +62,7 @@ def open_checkpoint(
     """
     if source.kind == "elmo":
         if ignored:
-            raise ConfigError(f"--ignore {next(iter(ignored))}: of an elmo: source no setting can be ignored")
+            raise ConfigError(f"--ignore {next(iter(ignored))}: elmo: sources have no settings to ignore")
         return open_elmo(*source.path)
     if source.kind == "fairseq":
         return open_fairseq(source.path, ignored)
@@ -277,6 +277,6 @@ def import_report(contents: CheckpointContents, config: ResolvedConfig, paramete
     yield from contents.notes
     if config.objective.kind not in TASKS:
         yield f"python eval.py {out}"
-    # Of two vocabularies, training could read one.
-    if not contents.extra_tokenizers or contents.tokenizer.source_side is not contents.tokenizer:
+    # Training reads both sides with one tokenizer.
+    if not contents.extra_tokenizers or contents.tokenizer.has_source_side:
         yield f"python train.py --config={out}/config.json --config.training.start_from={out} --workdir=DIR"

@@ -163,7 +163,7 @@ def _written(file: Path) -> _Around | None:
             if whole[place : place + len(own)] == own:
                 before, after = whole[:place], whole[place + len(own) :]
                 first, second, pair = [*before, *own], [*own, *after], model.encode(text, text).ids
-                # A template of pairs may have other ids around them, which no frame tells.
+                # A template of pairs may have other ids around them, which a frame cannot express.
                 alike = pair[: len(first)] == first and pair[len(pair) - len(second) :] == second
                 between = pair[len(first) : len(pair) - len(second)] if alike else ()
                 return _Around(tuple(before), tuple(after), tuple(between))

@@ -117,6 +117,8 @@ RATES = {
 SPLIT = "documents"
 # Sizes about 4 times apart in parameters and in tokens, from the smallest on.
 LADDER = ("micro", "tiny", "medium")
+# Of a plain decoder, at every rung.
+TOKENS_PER_PARAMETER = 20
 RUNGS = ("rung1", "rung2", "rung3")
 
 

@@ -46,6 +46,8 @@ class Block(nnx.Module):
     """Whether a norm follows the last block."""
     norms_output = False
     """Whether each sublayer has a second norm, on its output."""
+    outside = ""
+    """What is added to the residual stream outside of sublayers, for diagrams."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         self.alpha, gain = self.constants(config, sides)
@@ -254,6 +256,8 @@ class ShortcutBlock(PreNormBlock):
     in turn, so the sources train a at a hundredth of the rate of b, by groups: `path:*/stream_scale`
     and `path:*/shortcut_scale`. Neither is decayed. The sources normalise x0 (`embedding.norm`).
     """
+
+    outside = "x0 is added before each block"
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         super().__init__(config, cross, sides)

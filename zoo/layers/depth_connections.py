@@ -99,6 +99,8 @@ class DenseBlock(PreNormBlock):
     else at 0: as pre-norm. There are L + 2 vectors of each token.
     """
 
+    outside = "outputs of all blocks are summed after each"
+
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         super().__init__(config, cross, sides)
         first = jnp.zeros(config.num_layers + 1).at[0].set(1)
@@ -140,6 +142,8 @@ class UNetBlock(PreNormBlock):
     s begins at 1. Blocks of the first half do not read theirs, nor does the middle one of an odd
     number of blocks. There are L / 2 + 1 vectors of each token.
     """
+
+    outside = "outputs of the first half are added before the second"
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, sides: tuple[int, int] | None = None):
         super().__init__(config, cross, sides)

@@ -43,6 +43,11 @@ class Cost:
     blocks: dict[str, int]
     flops_per_token: float
 
+    @property
+    def unpadded(self) -> int:
+        """Number of parameters without the rows that only pad the vocabulary."""
+        return self.parameters["total"] - self.parameters.get("padding", 0)
+
 
 HEADS = ("head", "pooler", "next_sentence", "classifier", "discriminator", "mix")
 TABLES = ("embedding", "source_embedding", "position", "segments", "characters/embedding")

@@ -58,7 +58,6 @@ def model_sizes(config: ResolvedConfig) -> ModelSizes:
     model, data = config.model, config.data
     both = model.architecture == "encoder_decoder"
     stacks = {name: side(model, name) for name in ("encoder", "decoder")} if both else {"": model}
-    counts = cost.summary(config).parameters
 
     def by_stack(read: Callable[[ResolvedConfig], Any]) -> Size:
         return _merged({name: _by_kind(own, read) for name, own in stacks.items()})
@@ -75,7 +74,7 @@ def model_sizes(config: ResolvedConfig) -> ModelSizes:
             by_stack(lambda own: own.attention.head_dim),
             by_stack(lambda own: AUTO if own.ffn.hidden_dim == AUTO else hidden_dim(own)),
         ),
-        parameters=counts["total"] - counts.get("padding", 0),
+        parameters=cost.summary(config).unpadded,
         sequence_length=data.sequence_length,
         batch_size=data.batch_size,
         tokens=config.training.steps * data.batch_size * data.sequence_length,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class TrainedRun:
     trained_length: float | None = None
     text_frame: TextFrame | None = None
 
-    @property
+    @cached_property
     def frame(self) -> TextFrame:
         """The special tokens around a text that the model reads on its own."""
         return frame_of_run(self.config, self.tokenizer, self.source_tokenizer, self.text_frame)
@@ -129,7 +130,7 @@ def load_trained(folder: Path, step: str = "latest") -> TrainedRun:
         tokenizer=tokenizer,
         source_tokenizer=source,
         trained_length=_imported_length(imported),
-        text_frame=imported_frame(folder),
+        text_frame=TextFrame.from_record(imported.get("text_frame")),
     )
 
 

@@ -124,7 +124,7 @@ def test_imported_fairseq_config(tmp_path):
     ({"encoder_layers_to_keep": "1"}, "encoder_layers_to_keep='1'"),
     ({"a_new_one": 3}, "a_new_one=3: not known"),
     ({"export": True}, "export=True: expected False"),
-    ({"arch": "transformer_iwslt_de_en"}, "attention_dropout must be given, because its defaults are those of transformer here"),
+    ({"arch": "transformer_iwslt_de_en"}, "the defaults of this architecture are not known; give attention_dropout"),
 ])  # fmt: skip
 def test_unsupported_settings_are_rejected_by_name(changes, problem):
     with pytest.raises(ConfigError) as refused:

@@ -60,7 +60,7 @@ def test_a_finished_tuning_is_not_by_another_metric(searched):
 
 
 def test_an_arm_that_is_left_out_is_not_tuned_further(searched):
-    """Its search, which has not ended, would keep the others from beginning."""
+    """Otherwise the final runs of the other arms would wait for its unfinished search."""
     for folder in Path("runs/norms/tuning").glob("norm=post*seed1001"):
         shutil.rmtree(folder)
     text = Path("norms.py").read_text().replace('"pre", "post")', '"pre")')

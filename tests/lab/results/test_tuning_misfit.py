@@ -54,8 +54,8 @@ def test_a_best_value_at_the_edge_has_a_line():
     assert not curve.problem
     (line,) = misfits(RATE, "eval/loss", {"even": losses}, {"even": curve})
     assert line == (
-        f"the best mean of even over {RATE} is that of 0.0236, the largest of the values that were fitted; that its "
-        f"minimum is {curve.minimum:.3g} rests on the parabola"
+        f"the best mean of even over {RATE} is that of 0.0236, the largest of the values that were fitted; the "
+        f"minimum at {curve.minimum:.3g} follows from the parabola alone"
     )
 
 

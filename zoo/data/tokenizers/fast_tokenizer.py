@@ -20,7 +20,7 @@ from zoo.errors import DataError
 OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "<|endoftext|>", "</s>", "<pad>", "\n</w>")
 MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
-# Decoders that write token after token; others put spaces between tokens, or take them away.
+# Decoders for which the text of a sequence is that of its tokens, one after the other.
 _ONE_BY_ONE = {"ByteFallback", "Metaspace", "Replace", "Fuse", "Strip"}
 
 
@@ -62,12 +62,12 @@ class FastTokenizer(Tokenizer):
         # A run's own file keeps only roles that decide something.
         self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
-        self._model = _without_names_in_text(
-            model, settings["model"], (token.content for id, token in added.items() if id in special_ids)
-        )
+        special = [token.content for id, token in added.items() if id in special_ids]
+        self._model = _without_names_in_text(model, self._definition, settings["model"], special)
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
         self._in_bytes, to_bytes = _writes_bytes(settings), byte_of_symbol()
-        self._one_by_one = _decoders(settings) <= _ONE_BY_ONE
+        # Without a decoder, tokens are joined by spaces.
+        self._one_by_one = bool(read := _decoders(settings)) and read <= _ONE_BY_ONE
         pieces = [b""] * size
         for id, text in self._written.items():
             # Added tokens are written as text, and found in a text before it becomes symbols of bytes.
@@ -170,25 +170,33 @@ def _writes_bytes(settings: Mapping[str, Any]) -> bool:
     return read <= {"ByteLevel", "Fuse"} and ("ByteLevel" in read or divided[0].get("type") == "ByteLevel")
 
 
-def _without_names_in_text(model: Any, settings: Mapping[str, Any], special: Iterable[str]) -> Any:
-    """Returns the model so that no text is segmented into the names of special tokens or of bytes.
+def _without_names_in_text(model: Any, definition: str, settings: Mapping[str, Any], special: Iterable[str]) -> Any:
+    """Returns a model that segments no text into the names of special tokens or of bytes.
 
     A Unigram model finds every entry of its vocabulary in a text, `</s>` and `<0x41>` too, which
     sentencepiece never does. Such a name is divided after its first character before it is segmented.
+
+    Args:
+        model: is returned itself if its text cannot become such names.
+        definition: of the model, as JSON.
+        settings: of its segmentation.
+        special: the names of the special tokens.
     """
     from tokenizers import Regex
+    from tokenizers import Tokenizer as Model
     from tokenizers import pre_tokenizers as before
 
     if settings["type"] != "Unigram":
         return model
     vocabulary = model.get_vocab(with_added_tokens=False)
-    spelled = [f"<0x{byte:02X}>" for byte in range(256)] if settings.get("byte_fallback") else []
-    names = sorted(name for name in {*special, *spelled} if name in vocabulary and len(name) > 1)
-    if names:
-        pattern = "|".join(f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names)
-        divide = before.Split(Regex(pattern), "isolated")
-        model.pre_tokenizer = before.Sequence([model.pre_tokenizer, divide]) if model.pre_tokenizer else divide
-    return model
+    names = sorted(name for name in special if name in vocabulary and len(name) > 1)
+    parts = [f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names]
+    parts += ["<(?=0x[0-9A-F]{2}>)"] if settings.get("byte_fallback") else []
+    if not parts:
+        return model
+    divided, divide = keep_own_tokens(Model.from_str(definition)), before.Split(Regex("|".join(parts)), "isolated")
+    divided.pre_tokenizer = before.Sequence([model.pre_tokenizer, divide]) if model.pre_tokenizer else divide
+    return divided
 
 
 def _decoders(settings: Mapping[str, Any]) -> set[str]:

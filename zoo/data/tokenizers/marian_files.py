@@ -42,6 +42,7 @@ class MarianTokenizer(ModelTokenizer):
     """
 
     kind = "marian"
+    has_source_side = True
 
     def __init__(self, contents: Mapping[str, bytes], ids: Mapping[str, int], side: str = "target"):
         if missing := [token for token in (END, UNKNOWN, PADDING) if token not in ids]:

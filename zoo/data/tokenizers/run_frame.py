@@ -3,12 +3,16 @@
 from zoo.config import ResolvedConfig
 from zoo.config.fields import TASKS
 from zoo.config.kinds import OBJECTIVE_KINDS
-from zoo.data.tokenizers.marian_files import MarianTokenizer
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
 
-# fairseq's name of the token that ends a source, and that a decoder begins with.
+# Of two vocabularies (fairseq), the token that ends a source, and with which the decoder begins.
 END = "</s>"
+
+
+def ends_rows(config: ResolvedConfig) -> bool:
+    """Whether a row ends with a separator: where training had one."""
+    return config.data.row_format != "packed" or config.objective.kind in TASKS
 
 
 def frame_of_run(
@@ -26,8 +30,8 @@ def frame_of_run(
         imported: the frame that an import has recorded.
     """
     kind, opening, end = config.objective.kind, tuple(tokenizer.opening_ids), tokenizer.bos_id
-    if source_tokenizer is not None and not isinstance(source_tokenizer, MarianTokenizer):
-        ends, begins = (tuple(each.encode(END).tolist()) for each in (source_tokenizer, tokenizer))
+    if source_tokenizer is not None and not tokenizer.has_source_side:
+        ends, begins = ((each.id_of(END),) for each in (source_tokenizer, tokenizer))
         return TextFrame(after=ends, decoder=begins, ends=begins)
     if source_tokenizer is not None or (kind == "translation" and imported is None):
         return TextFrame(after=(end,), decoder=(tokenizer.start_id,), ends=(end,))
@@ -35,6 +39,6 @@ def frame_of_run(
         return imported
     if kind in (*OBJECTIVE_KINDS.having("spans"), *OBJECTIVE_KINDS.having("denoising")):
         return TextFrame(opening, (end,), (end,))
-    ends_rows = config.data.row_format != "packed" or kind in TASKS
-    after = (tokenizer.separator_id,) if ends_rows and tokenizer.separator_id < config.model.vocab_size else ()
-    return TextFrame(opening, after, (tokenizer.start_id,))
+    separates = ends_rows(config) and tokenizer.separator_id < config.model.vocab_size
+    decoder = (tokenizer.start_id,) if config.model.architecture == "encoder_decoder" else ()
+    return TextFrame(opening, (tokenizer.separator_id,) if separates else (), decoder)

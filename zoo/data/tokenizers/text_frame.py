@@ -14,7 +14,7 @@ class TextFrame:
     Attributes:
         before, after: ids around the text that a model reads, or the encoder of an encoder-decoder.
         decoder: ids with which the decoder of an encoder-decoder begins; empty without one.
-        ends: ids that end a generated text; if empty, those of the tokenizer do (`end_ids`).
+        ends: ids that end a generated text; if empty, `Tokenizer.end_ids` do.
         blanks: ids that stand for the blanks "<0>", "<1>", ... of a text (T5's sentinels).
         alone: what a text of no tokens is read as; if empty, the token that opens documents.
         between: ids between the two texts of a pair.

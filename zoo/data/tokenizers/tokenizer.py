@@ -27,7 +27,7 @@ from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_white_space
 from zoo.errors import ConfigError, DataError
 from zoo.files import cache_directory, read_json, write_json
 
-# Special tokens that a model may write within a text.
+# Special tokens that do not end a text.
 NOT_ENDS = ("<unk>", "[UNK]", "<pad>", "[PAD]")
 TOKENIZER_FILE = "tokenizer.json"
 # A run also keeps this file if its encoder reads another vocabulary than its decoder writes.
@@ -70,12 +70,14 @@ class Tokenizer(ABC):
             </s>, or the first id that neither the tokenizer nor [MASK] uses.
         special_ids: ids that stand for no text.
         opens_documents: whether there is a `bos_id`, which a tokenizer that is not known may lack.
+        has_source_side: whether `source_side` is another tokenizer.
         reads_text: whether it turns text into ids and back.
         document_id: the `bos_id` that `with_document_id` has set; None if it is the tokenizer's own.
         lossless: the tokens of a text stand for exactly its bytes, those of their pieces.
     """
 
     kind: ClassVar[str]
+    has_source_side = False
     lossless = opens_documents = reads_text = True
     document_id: int | None = None
 
@@ -113,7 +115,7 @@ class Tokenizer(ABC):
     @property
     def end_ids(self) -> frozenset[int]:
         """The special tokens at which text ends: not those of padding, masks or unknown text."""
-        return self.special_ids - {*map(self.id_of, NOT_ENDS), self.mask_id} | {self.bos_id}
+        return self.special_ids - {*map(self.id_of, NOT_ENDS), self.mask_id} | {*self.opening_ids}
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token by its name, special or not; None if it has no such name."""

@@ -23,7 +23,7 @@ from zoo.errors import DataError
 _RECIPE = 3
 # Size of WordPiece's alphabet; a word with a rarer character is [UNK].
 _ALPHABET = 1000
-# SentencePiece drops words of more bytes than this without a word; `training_chunks` are shorter.
+# SentencePiece silently drops words of more bytes than this; `training_chunks` are shorter.
 _LONGEST_WORD = 1 << 20
 # Replace characters that SentencePiece's trainer takes for the end of a word or of a field.
 _HIDDEN = str.maketrans({"\t": "\U000f0000", "\n": "\U000f0001", "\r": "\U000f0002"})

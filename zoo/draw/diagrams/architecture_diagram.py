@@ -210,6 +210,5 @@ def _memory(canvas: Canvas, encoder: tuple[ColumnDrawing, float], decoder: tuple
 
 
 def _summary(config: ResolvedConfig) -> str:
-    counts = cost.summary(config).parameters
-    total = counts["total"] - counts.get("padding", 0)
+    total = cost.summary(config).unpadded
     return f"{config.model.architecture.replace('_', '-')}, D = {config.model.dim:,}, {total:,} parameters"

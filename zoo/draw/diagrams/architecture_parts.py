@@ -186,7 +186,7 @@ def _merged(kinds: dict[str, ResolvedConfig], make: Callable[[ResolvedConfig], P
     # The inputs drawn are those of the kind with the most steps; those of others are named.
     shown, part = max(made.items(), key=lambda item: sum(map(len, item[1].inputs)))
     others = tuple(f"{name}: {_inputs_text(each)}" for name, each in made.items() if each.inputs != part.inputs)
-    drawn = (f"drawn: inputs of {shown}",) if others else ()
+    drawn = (f"inputs shown: those of {shown}",) if others else ()
     return first._replace(
         title=" / ".join(titles), details=lines("details"), sizes=lines("sizes") + drawn + others, inputs=part.inputs
     )
@@ -208,14 +208,6 @@ def _norm(model: ResolvedConfig) -> Part:
     return Part("norm", names.get(model.norm.kind, model.norm.kind))
 
 
-# What these placements add to the stream outside of their sublayers.
-_OUTSIDE = {
-    "x0_shortcut": "x0 is added before each block",
-    "denseformer": "outputs of all blocks are summed after each",
-    "unet": "outputs of the first half are added before the second",
-}
-
-
 def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
     """Returns the norm of a block, whose steps are those of the first kind of layers, with the
     placement of each kind where they differ, and what a placement adds outside of its sublayers.
@@ -223,17 +215,15 @@ def _placed_norm(kinds: dict[str, ResolvedConfig]) -> Part:
     placements = {name: each.norm.placement for name, each in kinds.items()}
     named = len(set(placements.values())) > 1
     details = tuple(f"{name}: {placement}" for name, placement in placements.items() if named)
-    outside = tuple(dict.fromkeys(_OUTSIDE[each] for each in placements.values() if each in _OUTSIDE))
-    return _norm(next(iter(kinds.values())))._replace(details=details + outside)
+    outside = dict.fromkeys(PLACEMENT_KINDS.code_of(each).outside for each in placements.values())
+    return _norm(next(iter(kinds.values())))._replace(details=(*details, *filter(None, outside)))
 
 
 def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part:
     attention = model.attention
     mixer = ATTENTION_KINDS.code_of(attention.kind)
-    if (counts := mixer.head_counts(model)) is None:
+    if (counts := mixer.head_counts(model, cross)) is None:
         return Part("attention", attention.kind.replace("_", " "), _convolved(model))
-    if cross and attention.cross_kv_heads != AUTO:
-        counts = counts._replace(keys=attention.cross_kv_heads, values=attention.cross_kv_heads)
     heads, groups = attention.num_heads, counts.keys
     sharing = "Multi-head" if groups == heads else "Multi-query" if groups == 1 else "Grouped-query"
     more = {
@@ -269,9 +259,9 @@ def _attention(model: ResolvedConfig, cross: bool, prefix: bool = False) -> Part
     }
     inputs = tuple(_headed(chips[name]) for name in ("KVQ" if cross else "QKV"))
     performer = "" if attention.kind == "softmax" else f" ({attention.kind})"
-    title = f"{sharing} {'cross' if cross else 'self'}-attention{performer}"
-    if not cross and attention.kind in ATTENTION_KINDS.having("state"):
-        title = f"{attention.kind.replace('_', ' ')} recurrence"
+    title = f"{sharing} {'cross-attention' if cross else mixer.layer_name}{performer}"
+    if attention.kind in ATTENTION_KINDS.having("state"):
+        title = f"{attention.kind.replace('_', ' ')} {mixer.layer_name}"
     return Part("attention", title, tuple(details), tuple(sizes), inputs, model.architecture == "decoder", cross)
 
 

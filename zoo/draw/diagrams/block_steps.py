@@ -41,7 +41,7 @@ class _Stream(NamedTuple):
         return _Stream((*self.steps, step))
 
 
-# Placements whose code cannot be followed, because it takes vectors apart.
+# The steps of these placements cannot be traced, and are given explicitly.
 _OWN_STEPS = {
     "interpolated": (Branch((SUBLAYER, NORM), label="a (f − x)"), NORM),
     "resi_dual": (Branch((SUBLAYER,), label="two streams"), NORM),

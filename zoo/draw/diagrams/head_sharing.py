@@ -9,7 +9,8 @@ from zoo.config import ResolvedConfig, layer_kind, side
 from zoo.config.kinds import ATTENTION_KINDS
 from zoo.draw.diagrams.canvas import QUIET, Canvas
 from zoo.errors import ConfigError
-from zoo.lab.formatting import bytes_text
+from zoo.lab.formatting import bytes_text, count
+from zoo.models import cost
 
 LEFT, ROW = 0.75, 0.5
 """Left edge of the heads, and distance between the rows of queries and keys, in inches."""
@@ -65,12 +66,13 @@ def sharings(config: ResolvedConfig) -> list[Sharing]:
     found = []
     for name in ("encoder", "decoder") if model.architecture == "encoder_decoder" else ("",):
         own = side(model, name) if name else model
-        merged: dict[tuple, list] = {}
+        merged: dict[Sharing, list[Sharing]] = {}
         every = list(_kinds(own))
         # Other mixers of a hybrid have none.
-        for kind, layer, count in [each for each in every if _has_heads(each[1])] or every:
-            sharing = _sharing(layer, kind, count)
-            merged.setdefault((*sharing[1:5], *sharing[6:]), []).append(sharing)
+        for kind, layer, layers in [each for each in every if _has_heads(each[1])] or every:
+            sharing = _sharing(layer, kind, layers)
+            # What tells kinds apart is how they share, not how many layers keep a cache.
+            merged.setdefault(sharing._replace(title="", cached_bytes=0), []).append(sharing)
         for same in merged.values():
             kinds = " and ".join(sharing.title for sharing in same)
             title = " ".join(filter(None, (name, kinds, same[0].layer)))
@@ -91,25 +93,21 @@ def _kinds(model: ResolvedConfig) -> Iterator[tuple[str, ResolvedConfig, int]]:
 def _sharing(layer: ResolvedConfig, title: str, layers: int, cross: bool = False) -> Sharing:
     attention = layer.attention
     mixer = ATTENTION_KINDS.code_of(attention.kind)
-    if (counts := mixer.head_counts(layer)) is None:
+    if (counts := mixer.head_counts(layer, cross)) is None:
         raise ConfigError(f"model.attention.kind={attention.kind} has no heads")
-    if cross:
-        # Cross-attention may have fewer key/value heads than the layer's self-attention.
-        counts = counts._replace(keys=attention.cross_kv_heads, values=attention.cross_kv_heads)
     size = {"bfloat16": 2, "float32": 4}[layer.dtype] if layer.architecture == "decoder" else 0
-    # Of as many keys as self-attention has; a recurrence keeps none.
-    cached = mixer.cached_numbers(layer) * counts.keys // attention.num_kv_heads if mixer.cached_numbers(layer) else 0
+    cached = cost.cross_cached_numbers(layer) if cross else mixer.cached_numbers(layer) * layers
     return Sharing(
         title,
         attention.num_heads,
         counts.queries,
         counts.keys,
         attention.head_dim,
-        cached * size * layers,
+        cached * size,
         mixer.sharing(attention.num_heads, counts.keys),
         mixer.key_value_source(layer),
         counts.values,
-        "recurrence" if attention.kind in ATTENTION_KINDS.having("state") else "self-attention",
+        "cross-attention" if cross else mixer.layer_name,
     )
 
 
@@ -161,7 +159,7 @@ def _sizes(sharing: Sharing) -> str:
         heads += f", {sharing.queries} distinct quer{'ies' if sharing.queries > 1 else 'y'}"
     groups = f"{sharing.groups} keys and values" if sharing.groups > 1 else "1 key and value"
     if sharing.values != sharing.groups:
-        groups = f"{sharing.groups} keys, {sharing.values} values"
+        groups = f"{count(sharing.groups, 'key')}, {count(sharing.values, 'value')}"
     if sharing.source:
         groups = f"keys and values from {sharing.source}"
     cached = f"; cache: {bytes_text(sharing.cached_bytes)} per token" if sharing.cached_bytes else ""

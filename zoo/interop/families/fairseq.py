@@ -130,9 +130,7 @@ def _reject_unsupported(settings: SettingsReader, dim: int) -> None:
     if not arch.startswith("transformer") or "_lm" in arch:
         settings.reject("arch", "expected transformer or one of its sizes")
     elif arch not in BASES and (missing := [name for name in OF_SIZES if name not in settings.given]):
-        settings.reject(
-            "arch", f"{', '.join(missing)} must be given, because its defaults are those of {BASES[0]} here"
-        )
+        settings.reject("arch", f"the defaults of this architecture are not known; give {', '.join(missing)}")
 
 
 def _padded(rows: int, all_rows: int) -> Transform:

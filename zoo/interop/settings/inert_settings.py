@@ -265,14 +265,18 @@ INERT_SETTINGS = (
          "report_accuracy", "required_batch_size_multiple", "reset_dataloader", "reset_lr_scheduler",
          "reset_meters", "reset_optimizer", "restore_file", "save_dir", "save_interval", "save_interval_updates",
          "scoring", "seed", "sentence_avg", "shard_id", "skip_invalid_size_inputs_valid_test", "stop_time_hours",
-         "tensorboard_logdir", "threshold_loss_scale", "tokenizer", "bpe", "train_subset", "truncate_source",
+         "tensorboard_logdir", "threshold_loss_scale", "train_subset",
          "update_freq", "upsample_primary", "use_bmuf", "use_old_adam", "user_dir", "valid_subset",
          "validate_after_updates", "validate_interval", "validate_interval_updates", "wandb_project",
          "warmup_init_lr", "warmup_updates", "weight_decay"),
         "how a model was trained, saved and logged", of=("fairseq",),
     ),
     InertSettings(
-        ("export", "char_inputs", "encoder_embed_only", "base_layers"), "details that the model does not have",
+        ("tokenizer", "bpe", "truncate_source"), "the preparation of text, which comes before the model",
+        of=("fairseq",),
+    ),
+    InertSettings(
+        ("export", "char_inputs", "encoder_embed_only", "base_layers"), "options that are off",
         (False, 0), ("fairseq",),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tuning curves that do not describe their runs, or of which half is seen.
+"""Tuning curves that do not describe their runs, or whose best value is the smallest or largest one.
 
 The value that an arm is trained with is the minimum of a parabola, and the interval contains the
 error of this minimum if losses follow a parabola. Where the values that were fitted reach a rate at
@@ -9,7 +9,7 @@ this rule. Verdicts hardly err more often for it (docs/comparisons.md), but the 
 off.
 
 A minimum can also lie inside the values while the best mean is that of the smallest or the largest
-one: the runs then do not show that losses rise again beyond it, and the parabola alone says so.
+one: no run then shows that the loss rises again beyond it, which follows from the parabola alone.
 """
 
 import math
@@ -25,6 +25,8 @@ from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import load_tuning_grid, tuning_entries
 from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, TuningCurve, misfit_p, parse_curve
 
+# How the lines about an arm begin.
+MISFIT, AT_EDGE = "the curve of", "the best mean of"
 # Archived values have six digits.
 _SAME_VALUE = 1e-5
 
@@ -63,8 +65,8 @@ def misfits(
         if not p < MISFIT_LEVEL:
             if edge := {min(means): "smallest", max(means): "largest"}.get(lowest):
                 yield (
-                    f"the best mean of {arm or 'the arm'} over {field} is that of {lowest:g}, the {edge} of the values "
-                    f"that were fitted; that its minimum is {curve.minimum:.3g} rests on the parabola"
+                    f"{AT_EDGE} {arm or 'the arm'} over {field} is that of {lowest:g}, the {edge} of the values "
+                    f"that were fitted; the minimum at {curve.minimum:.3g} follows from the parabola alone"
                 )
             continue
         nearest = min(means, key=lambda value: abs(value - curve.minimum))
@@ -72,7 +74,7 @@ def misfits(
         if nearest != lowest:
             behind = f", and runs at {nearest:g} end {number(means[nearest] - means[lowest], 2)}{unit} behind those"
         yield (
-            f"the curve of {arm or 'the arm'} over {field} does not describe its runs (F test, p = {p:.1g}): its "
+            f"{MISFIT} {arm or 'the arm'} over {field} does not describe its runs (F test, p = {p:.1g}): its "
             f"minimum is {curve.minimum:.3g}, the best mean that of {lowest:g}{behind}; the interval assumes a "
             "parabola"
         )

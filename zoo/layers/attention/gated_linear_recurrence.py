@@ -42,6 +42,7 @@ class GatedLinearRecurrence(TokenMixer):
     convolution_bias: bool = False
     """Whether the short convolutions of queries, keys and values have a bias."""
     normaliser: bool = False
+    layer_name = "recurrence"
     """Whether the state has another column, the sum of the keys, for a subclass to divide by."""
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
@@ -162,8 +163,9 @@ class GatedLinearRecurrence(TokenMixer):
         return 4 * H * K * (V + cls.normaliser) + jnp.dtype(layer.dtype).itemsize * lags * (2 * G * K + H * V)
 
     @staticmethod
-    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+    def head_counts(layer: ResolvedConfig, cross: bool = False) -> HeadCounts | None:
         """Returns G queries and keys, and the values of all H heads, each with its own state."""
+        del cross
         attention = layer.attention
         return HeadCounts(attention.key_heads, attention.key_heads, attention.num_heads)
 

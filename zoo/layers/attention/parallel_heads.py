@@ -71,9 +71,9 @@ class ParallelHeads(TokenMixer):
         return self.output(a + s)
 
     @staticmethod
-    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+    def head_counts(layer: ResolvedConfig, cross: bool = False) -> HeadCounts | None:
         """Returns those of softmax attention."""
-        return SoftmaxAttention.head_counts(layer)
+        return SoftmaxAttention.head_counts(layer, cross)
 
     @staticmethod
     def read_window(layer: ResolvedConfig) -> int:

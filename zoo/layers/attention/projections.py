@@ -60,10 +60,11 @@ class Attention(TokenMixer):
         self.position = Position(config) if cross else make_attention_position(config)
 
     @staticmethod
-    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+    def head_counts(layer: ResolvedConfig, cross: bool = False) -> HeadCounts | None:
         """Returns Q queries, and G keys and values."""
         attention = layer.attention
-        return HeadCounts(attention.num_query_heads, attention.num_kv_heads, attention.num_kv_heads)
+        groups = attention.cross_kv_heads if cross else attention.num_kv_heads
+        return HeadCounts(attention.num_query_heads, groups, groups)
 
     @property
     def key_dim(self) -> int:

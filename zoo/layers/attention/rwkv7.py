@@ -93,6 +93,8 @@ class RWKV7(TokenMixer):
 
     publishes = ("value",)
 
+    layer_name = "recurrence"
+
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)
         attention = self.config = config.attention
@@ -194,8 +196,9 @@ class RWKV7(TokenMixer):
         return matrices + jnp.dtype(layer.dtype).itemsize * layer.dim
 
     @staticmethod
-    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
+    def head_counts(layer: ResolvedConfig, cross: bool = False) -> HeadCounts | None:
         """Returns H of each: receptances, keys and values."""
+        del cross
         return HeadCounts(*[layer.attention.num_heads] * 3)
 
     @staticmethod

@@ -108,12 +108,13 @@ class TokenMixer(nnx.Module):
         del layer
         return {}
 
+    layer_name: str = "self-attention"
+    """What a layer that reads its own sequence is called, for diagrams."""
+
     @staticmethod
-    def head_counts(layer: ResolvedConfig) -> HeadCounts | None:
-        """Returns the numbers of queries, keys and values of self-attention; None for a mixer without
-        them.
-        """
-        del layer
+    def head_counts(layer: ResolvedConfig, cross: bool = False) -> HeadCounts | None:
+        """Returns the queries, keys and values of self- or cross-attention; None without them."""
+        del layer, cross
         return None
 
     @staticmethod

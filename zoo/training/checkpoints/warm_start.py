@@ -31,7 +31,7 @@ def check_start_from(config: ResolvedConfig) -> None:
     if not (folder := config.training.start_from):
         return
     check_trained_run(folder, "training.start_from")
-    if (Path(folder) / SOURCE_TOKENIZER_FILE).exists() and not _reads_both_sides(folder):
+    if (Path(folder) / SOURCE_TOKENIZER_FILE).exists() and not data.load_tokenizer(folder).has_source_side:
         raise ConfigError(
             f"training.start_from={folder}: its encoder reads the vocabulary of {SOURCE_TOKENIZER_FILE} and its "
             "decoder that of tokenizer.json, and training reads both sides with one"
@@ -65,11 +65,6 @@ def check_teacher(config: ResolvedConfig) -> None:
     """
     if folder := config.objective.distillation.teacher:
         check_trained_run(folder, "objective.distillation.teacher")
-
-
-def _reads_both_sides(folder: str) -> bool:
-    tokenizer = data.load_tokenizer(folder)
-    return tokenizer.source_side is not tokenizer
 
 
 def check_trained_run(folder: str, field: str) -> None:
