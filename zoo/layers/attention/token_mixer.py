@@ -19,7 +19,7 @@ SharedScores = Callable[[Array], Array]
 
 
 class HeadCounts(NamedTuple):
-    """How many distinct queries, keys and values the heads of a layer have."""
+    """Numbers of distinct queries, keys and values of the heads of a layer."""
 
     queries: int
     keys: int
