@@ -10,7 +10,7 @@ from tests.support.building import random_values, tiny
 from zoo.config import to_plain
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
-from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.data.tokenizers.unknown import UnknownTokenizer

@@ -116,8 +116,8 @@ def sentencepiece_content(**settings):
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=70, hard_vocab_limit=False, minloglevel=2,
-        **{"unk_id": 0, "bos_id": 1, "eos_id": 2, **settings},
+        sentence_iterator=iter(CORPUS), model_writer=model, hard_vocab_limit=False, minloglevel=2,
+        **{"vocab_size": 70, "unk_id": 0, "bos_id": 1, "eos_id": 2, **settings},
     )  # fmt: skip
     return model.getvalue()
 

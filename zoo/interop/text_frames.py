@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from zoo.data.tokenizers.added_tokens import SETTINGS_FILE, AddedTokens
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer
-from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ import pytest
 from zoo import config as configs
 from zoo.data.sources.documents import Documents
 from zoo.data.sources.source import read_text_file
-from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, load_tokenizer, tokenizer_class
 from zoo.errors import DataError
 

@@ -15,7 +15,7 @@ from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
-from zoo.data.tokenizers.fast_tokenizer import keep_own_tokens
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer
 from zoo.data.tokenizers.word_boundaries import choose_words, first_tokens, joins_by_marker, joins_by_white_space
 

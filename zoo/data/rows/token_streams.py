@@ -106,8 +106,14 @@ def cached_streams(
         DataError: bad text.
     """
     content = " ".join(
-        [*(part.fingerprint for part in parts.values()), tokenizer.fingerprint, "sentences" * with_sentences]
-    ).strip()
+        [
+            *(part.fingerprint for part in parts.values()),
+            tokenizer.fingerprint,
+            *(["sentences"] if with_sentences else []),
+            # Streams of earlier versions have a space before each sentence.
+            *([] if tokenizer.within_text is tokenizer else ["within text"]),
+        ]
+    )
     folder = cache_directory() / "tokens" / hashlib.sha256(content.encode()).hexdigest()[:32]
     return {
         name: _cached(_StreamFiles(folder, name, with_sentences), tokenizer, documents, name in scored)
@@ -156,7 +162,25 @@ def _encoded(
     tokenizer: Tokenizer, batch: Sequence[Piece], count: ByteCount, with_sizes: bool
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns the ids of each piece, and the bytes of each token if they are asked for."""
-    texts = [piece.text for piece in batch]
+    readers = {True: tokenizer, False: tokenizer.within_text}
+    parts = {
+        opens: iter(_encoded_texts(reader, [piece.text for piece in batch if piece.opens == opens], with_sizes))
+        for opens, reader in readers.items()
+    }
+    found = []
+    for piece in batch:
+        ids, bytes_each, size, decoded = next(parts[piece.opens])
+        count.add(piece.opens, piece.text, size, decoded)
+        found.append((ids, bytes_each))
+    return found
+
+
+def _encoded_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], with_sizes: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, int, str | None]]:
+    """Yields the ids of each text, the bytes of each token, the text's bytes, and what its tokens are
+    decoded to: None if that is the text.
+    """
     if with_sizes:
         found = encode_with_bytes(tokenizer, texts)
     else:
@@ -168,9 +192,8 @@ def _encoded(
         tokenizer.lossless and int(table[ids].sum()) == size for (ids, _), size in zip(found, contents, strict=True)
     ]
     others = iter(tokenizer.decode_batch([ids for (ids, _), same in zip(found, exact, strict=True) if not same]))
-    for piece, size, same in zip(batch, contents, exact, strict=True):
-        count.add(piece.opens, piece.text, size, None if same else next(others))
-    return found
+    for (ids, sizes), size, same in zip(found, contents, exact, strict=True):
+        yield ids, sizes, size, None if same else next(others)
 
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

@@ -1,8 +1,9 @@
 """Models of the `tokenizers` library with special tokens of their own."""
 
+import copy
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
 from zoo.data.tokenizers.document_bytes import keeps_bytes
+from zoo.data.tokenizers.dummy_prefix import without_prefix
+from zoo.data.tokenizers.own_tokens import keep_own_tokens, without_names_in_text
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets, written_bytes
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import DataError
@@ -63,7 +66,7 @@ class FastTokenizer(Tokenizer):
         self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
         special = [token.content for id, token in added.items() if id in special_ids]
-        self._model = _without_names_in_text(model, self._definition, settings["model"], special)
+        self._model = without_names_in_text(model, self._definition, settings["model"], special)
         self._written = {id: token for token, id in vocabulary.items() if id not in special_ids}
         self._in_bytes, to_bytes = _writes_bytes(settings), byte_of_symbol()
         # Without a decoder, tokens are joined by spaces.
@@ -78,6 +81,15 @@ class FastTokenizer(Tokenizer):
         self.lossless = self._in_bytes and keeps_bytes(
             self, self.encode_batch, [token.content for token in added.values()]
         )
+
+    @cached_property
+    def within_text(self) -> Tokenizer:
+        model = None if self.lossless else without_prefix(self._model)
+        if model is None:
+            return self
+        found = copy.copy(self)
+        found._model = model
+        return found
 
     def id_of(self, token: str) -> int | None:
         return self._model.token_to_id(token)
@@ -170,50 +182,7 @@ def _writes_bytes(settings: Mapping[str, Any]) -> bool:
     return read <= {"ByteLevel", "Fuse"} and ("ByteLevel" in read or divided[0].get("type") == "ByteLevel")
 
 
-def _without_names_in_text(model: Any, definition: str, settings: Mapping[str, Any], special: Iterable[str]) -> Any:
-    """Returns a model that segments no text into the names of special tokens or of bytes.
-
-    A Unigram model finds every entry of its vocabulary in a text, `</s>` and `<0x41>` too, which
-    sentencepiece never does. Such a name is divided after its first character before it is segmented.
-
-    Args:
-        model: is returned itself if its text cannot become such names.
-        definition: of the model, as JSON.
-        settings: of its segmentation.
-        special: the names of the special tokens.
-    """
-    from tokenizers import Regex
-    from tokenizers import Tokenizer as Model
-    from tokenizers import pre_tokenizers as before
-
-    if settings["type"] != "Unigram":
-        return model
-    vocabulary = model.get_vocab(with_added_tokens=False)
-    names = sorted(name for name in special if name in vocabulary and len(name) > 1)
-    parts = [f"{re.escape(name[0])}(?={re.escape(name[1:])})" for name in names]
-    parts += ["<(?=0x[0-9A-F]{2}>)"] if settings.get("byte_fallback") else []
-    if not parts:
-        return model
-    divided, divide = keep_own_tokens(Model.from_str(definition)), before.Split(Regex("|".join(parts)), "isolated")
-    divided.pre_tokenizer = before.Sequence([model.pre_tokenizer, divide]) if model.pre_tokenizer else divide
-    return divided
-
-
 def _decoders(settings: Mapping[str, Any]) -> set[str]:
     """Returns the types of a model's decoders."""
     decoder = settings["decoder"] or {}
     return {step.get("type") for step in decoder.get("decoders", [decoder])} - {None}
-
-
-def keep_own_tokens(model: Any) -> Any:
-    """Returns the model set up to return a text's own tokens only, without padding or truncation.
-
-    Special tokens that a text spells are encoded as text. BPE dropout (Provilkov et al. 2020), which
-    is for training alone and draws from no seed, is off: a text has one encoding.
-    """
-    if getattr(model.model, "dropout", None) is not None:
-        model.model.dropout = None
-    model.no_padding()
-    model.no_truncation()
-    model.encode_special_tokens = True
-    return model

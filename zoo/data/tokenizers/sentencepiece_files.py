@@ -5,8 +5,10 @@ XLM-R and CamemBERT, which number them in ways of their own.
 """
 
 import base64
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -15,6 +17,7 @@ import numpy as np
 
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.added_tokens import AddedToken, AddedTokens
+from zoo.data.tokenizers.dummy_prefix import model_without_prefix
 from zoo.data.tokenizers.tokenizer import Tokenizer, TokenOffsets, written_bytes
 from zoo.data.tokenizers.word_boundaries import WordJoins, joins_by_marker
 from zoo.errors import ConfigError, DataError, one_line
@@ -147,6 +150,15 @@ class SentencePieceTokenizer(ModelTokenizer):
                 pieces[id] = self._model.IdToPiece(piece).encode()
         super().__init__(pieces, bos_id, mask_id, separator_id)
         self.special_ids = frozenset(id for id, piece in enumerate(pieces) if not piece)
+
+    @cached_property
+    def within_text(self) -> Tokenizer:
+        content = model_without_prefix(self._content, load_model)
+        if content is None:
+            return self
+        found = copy.copy(self)
+        found._model = load_model(content)
+        return found
 
     def _chosen(self, roles: Mapping[str, str]) -> tuple[int | None, int | None, int | None]:
         """Returns the ids of the token that opens documents, of the mask and of the separator."""

@@ -107,7 +107,8 @@ class Tokenizer(ABC):
         if id == self.bos_id:
             return self
         found = copy.copy(self)
-        found.__dict__.pop("fingerprint", None)
+        for cached in ("fingerprint", "within_text"):
+            found.__dict__.pop(cached, None)
         found.bos_id, found.special_ids = id, self.special_ids | {id}
         found.document_id = id
         return found
@@ -120,6 +121,14 @@ class Tokenizer(ABC):
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token by its name, special or not; None if it has no such name."""
         return None
+
+    @property
+    def within_text(self) -> "Tokenizer":
+        """The tokenizer of text that follows other text of a document, which begins with white space.
+
+        It has the same ids. Some tokenizers put a space before a text, which they do not do here.
+        """
+        return self
 
     @property
     def start_id(self) -> int:

@@ -12,8 +12,9 @@ from zoo.data.tokenizers.added_tokens import COMPANIONS, AddedTokens, add_tokens
 from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByT5Tokenizer, ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
-from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.fast_tokenizer import FastTokenizer
 from zoo.data.tokenizers.marian_files import MarianTokenizer
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.pretrained_files import READABLE_FILES, find_reader, read_library_json
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.tokenizer import Tokenizer, parse_saved

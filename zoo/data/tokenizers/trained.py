@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 
 from zoo.data.sources.documents import Documents
 from zoo.data.tokenizers.digits import digits_key, parts_of_word, single_digits
-from zoo.data.tokenizers.fast_tokenizer import FastTokenizer, keep_own_tokens
+from zoo.data.tokenizers.fast_tokenizer import FastTokenizer
+from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.tokenizer import interruptible, num_extra_ids, training_chunks
 from zoo.errors import DataError
 
