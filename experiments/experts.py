@@ -8,8 +8,8 @@ The decoder of `zoo.lab.sizes` with SwiGLU, and with 8 experts of the same kind 
 sent to 2, whose width is chosen so that both have the same FLOPs per token; the router's are counted.
 The experts have about four times the parameters of the dense layers. No token is dropped, and the
 loads are balanced by the loss of Fedus et al. with its weight of 0.01. Each arm has a learning rate of
-its own, found with separate seeds. Decoders of size `tiny` end above counts of five bytes, so that the
-claim cannot be judged there; `rung1` is the smallest size at which it was.
+its own, found with separate seeds. Decoders of size `tiny` end above a 5-gram model of bytes, so that
+the claim cannot be judged there; `rung1` is the smallest size at which it was.
 
 Stated beforehand, on `eval/loss` at the last step: the mixture ends lower (superiority). Parameters
 differ by design.

@@ -8,7 +8,7 @@ The decoder of `zoo.lab.sizes` with 8 experts of SwiGLU of which each token is s
 scores whose gates are divided by their sum, as in the paper and in DeepSeek-V3. One arm has the loss
 of Fedus et al. with its weight of 0.01, the other biases that move by 0.001 after every update, the
 rate of the paper. Parameters and FLOPs are the same; no token is dropped. The optimizer is Muon, as in
-Liu et al. 2025: under AdamW, decoders of size `tiny` end above counts of five bytes. Each arm has a
+Liu et al. 2025: under AdamW, decoders of size `tiny` end above a 5-gram model of bytes. Each arm has a
 learning rate of its own, found with separate seeds.
 
 Stated beforehand, at the last step:

@@ -10,7 +10,7 @@ the same FLOPs per token; the router's are counted. Parameters then differ by 2 
 are the scores themselves, since the one gate of the large experts would always be 1 if it were
 divided by the sum. No token is dropped, and the loads are balanced by the loss of Fedus et al. with
 its weight of 0.01. The optimizer is Muon, as in Liu et al. 2025: under AdamW, decoders of size `tiny`
-end above counts of five bytes. Each arm has a learning rate of its own, found with separate seeds.
+end above a 5-gram model of bytes. Each arm has a learning rate of its own, found with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: the small experts end lower (superiority, margin
 0). Published: scores on tasks rise when experts are divided more finely (Dai et al. 2024, ablations;

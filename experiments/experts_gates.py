@@ -8,7 +8,7 @@ The decoder of `zoo.lab.sizes` with 8 experts of SwiGLU of which each token is s
 the two largest scores of a softmax over all experts (OLMoE), or these divided by their sum (Mixtral),
 which makes them about four times as large at first. Parameters and FLOPs are the same. No token is
 dropped, and the loads are balanced by the loss of Fedus et al. with its weight of 0.01. The optimizer
-is Muon, as in Liu et al. 2025: under AdamW, decoders of size `tiny` end above counts of five bytes.
+is Muon, as in Liu et al. 2025: under AdamW, decoders of size `tiny` end above a 5-gram model of bytes.
 Each arm has a learning rate of its own, found with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: the two end within 0.02 nats of each other

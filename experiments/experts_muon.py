@@ -7,7 +7,7 @@ Muon.
 The arms of `experts.py`, dense layers and 2 of 8 experts with as many FLOPs per token, each trained by
 AdamW, and by Muon, which orthogonalises the momentum of each expert's matrices by itself and leaves
 routers to AdamW. Parameters differ by design. Each arm has a learning rate of its own, found with
-separate seeds. At size `tiny` decoders under AdamW end above counts of five bytes, so that their
+separate seeds. At size `tiny` decoders under AdamW end above a 5-gram model of bytes, so that their
 contrast cannot be judged there.
 
 Stated beforehand, on `eval/loss` at the last step: the mixture ends below the dense decoder under

@@ -7,8 +7,8 @@ The decoder of `zoo.lab.sizes` with 8 experts of SwiGLU of which each token is s
 are a softmax over all experts, or a sigmoid of each by itself; the gates are the scores of the two,
 divided by their sum. Parameters and FLOPs are the same. No token is dropped, and the loads are
 balanced by the loss of Fedus et al. with its weight of 0.01. The optimizer is Muon, as in Liu et al.
-2025: under AdamW, decoders of size `tiny` end above counts of five bytes. Each arm has a learning rate
-of its own, found with separate seeds.
+2025: under AdamW, decoders of size `tiny` end above a 5-gram model of bytes. Each arm has a learning
+rate of its own, found with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: sigmoids end at most 0.02 nats above softmax
 (non-inferiority), 2 % of perplexity. DeepSeek-V3 has sigmoids where DeepSeek-V2 had a softmax, and its

@@ -8,7 +8,7 @@ with 15 of which it is sent to 3, and a shared one of the same width that sees e
 gate. Both have as many parameters and FLOPs but for one column of each router. Gates of the routed
 experts are divided by their sum. No token is dropped, and the loads are balanced by the loss of Fedus
 et al. with its weight of 0.01. The optimizer is Muon, as in Liu et al. 2025: under AdamW, decoders of
-size `tiny` end above counts of five bytes. Each arm has a learning rate of its own, found with
+size `tiny` end above a 5-gram model of bytes. Each arm has a learning rate of its own, found with
 separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step: with the shared expert the model ends lower

@@ -20,8 +20,7 @@ At `rung1` initial values have GPT-2's standard deviation, without its factor of
 residual projections. In layers this narrow Xavier's are 4 to 6 times as large, so that a stack which
 fails with them may train with these. Its 24 layers have 4 tokens for each parameter.
 
-Stated beforehand, on `eval/loss` at the last step, each arm at the best rate of the grid (in the
-archived result that is the largest one for two arms with pre-norm):
+Stated beforehand, on `eval/loss` at the last step, each arm at its best rate:
 
 * At the greater depth post-norm with warm-up ends more than 0.1 nats below post-norm without
   (superiority).

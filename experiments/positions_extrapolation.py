@@ -5,9 +5,9 @@ ones; other position encodings do not.
     zoo run experiments/positions_extrapolation.py:small
 
 Six position encodings of a decoder, trained at T = 128 and evaluated at 128, 256, 512, 1024 and
-2048 (`eval/loss`, then `eval/loss@256` and so on). Each arm uses its best learning rate of a shared
-grid, by its loss at 128 and found with a separate seed, because an encoding that is not learned at
-its trained length says nothing about longer ones. A learned table ends at the training length, so
+2048 (`eval/loss`, then `eval/loss@256` and so on). Each arm uses its best learning rate, by its
+loss at 128 and fitted with separate seeds, because an encoding that is not learned at its trained
+length says nothing about longer ones. A learned table ends at the training length, so
 the learned arm has no value beyond 128: that part of the claim holds by construction and has no
 contrast. The arm without positions is shown for comparison and is not part of the claim; neither
 learned nor sinusoidal positions should end above it at 128.
@@ -21,11 +21,11 @@ Stated beforehand, in nats per byte at the last step:
 * RoPE and T5's bias lie between: above ALiBi and below sinusoidal at 2048, all with margin 0.
 
 The arms differ in parameters only by the learned table and T5's biases. T5 puts all distances from
-128 on into one bucket, as published. Token embeddings are multiplied by sqrt(D), so that they have the
+113 on into one bucket, as published. Token embeddings are multiplied by sqrt(D), so that they have the
 scale of the sinusoids (Vaswani et al. 2017, section 3.4), and learned tables begin smaller than
 tokens. The head is untied, because a tied one would start with equally large logits.
 
-The tiny size has 18 runs, after 18 of tuning.
+The tiny size has 18 runs, after 84 or more of tuning.
 """
 
 from zoo import config

@@ -7,9 +7,9 @@ positions, in a RoBERTa-style encoder and in a Performer.
 An encoder like RoBERTa (post-norm LayerNorm, also after the embedding, GELU, biases) that predicts
 masked tokens, with softmax attention and with Performer's linear one, with RoPE and with sinusoids.
 Token embeddings are multiplied by sqrt(D), so that they have the scale of the sinusoids. Each arm
-uses its best learning rate of a shared grid, by its last loss and found with a separate seed. After
-the warm-up the rate is constant, so a loss in the middle of training does not depend on how
-far a schedule still has to go.
+uses its best learning rate, by its last loss and fitted with separate seeds. After the warm-up the
+rate is constant, so a loss in the middle of training does not depend on how far a schedule still has
+to go.
 
 The given loss is that at which sinusoids end, with the same attention and the same seed. What is
 judged is the step at which `eval/loss` first reaches it (`steps_to/...`), interpolated between

@@ -142,12 +142,12 @@ class ClaimsTable(NamedTuple):
 
 _READING = (
     "A claim that is asked in several ways is supported if every row supports it, and not supported if one row\n"
-    "does not; a row on another text than the experiment's own does not count. An experiment at several sizes has\n"
-    "one row, for the largest size at which it was decided, or else could have been, and names the verdicts of the\n"
-    "others. An effect is the difference a − b of a contrast, which the page of the experiment spells out: for a\n"
-    "loss, a number below 0 says that a is better. Its interval is of 90 % under rules of equivalence and\n"
-    "non-inferiority, of 95 % under others, and wider where several looks were planned or no other runs tell the\n"
-    "noise."
+    "does not; else the first of not testable, not tuned and undecided that one of its rows is. A row on another\n"
+    "text than the experiment's own does not count. An experiment at several sizes has one row, for the largest\n"
+    "size at which it was decided, or else could have been, and names the verdicts of the others. An effect is\n"
+    "the difference a − b of a contrast, which the page of the experiment spells out: for a loss, a number below\n"
+    "0 says that a is better. Its interval is of 90 % under rules of equivalence and non-inferiority, of 95 %\n"
+    "under others, and wider where several looks were planned or no other runs tell the noise."
 )
 
 

@@ -1,5 +1,6 @@
 """The table of the claims that were judged with settings fitted in each arm."""
 
+import posixpath
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from zoo.lab.statistics.sequential import POWER
 
 # Written by hand, in the folder of the results.
 _LEFT_OUT = "limits.md#what-fitted-experiments-leave-out"
+_SIZES = "../experiments.md#experiments-on-norms-positions-attention-and-feed-forward-layers"
 _JUDGED = (*DECIDED, "undecided")
 
 
@@ -100,8 +102,9 @@ def fitted_text(
             "",
             wrapped(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
-                f"Their sizes are those at which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one "
-                "text for each parameter. What holds for them may not hold for larger models. "
+                f"Their sizes ([{RUNGS[0]} to {RUNGS[-1]}]({posixpath.normpath(root + _SIZES)})) are those at which a "
+                f"plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter. "
+                "What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): one kind of text, shared baselines, other "
                 "settings."
             ),

@@ -105,5 +105,11 @@ def _open_claim(
     claim: str, listed: ListedClaims, file: Path, size: str, experiment: Experiment, seen: SizedResult | None
 ) -> OpenClaim:
     statements = {one["id"]: one.get("statement") for one in listed.claims}
-    statement = statements.get(claim) or experiment.claim.statement
+    statement = statements.get(claim) or _statement(experiment, claim)
     return OpenClaim(claim, statement, f"{file.parent.name}/{file.name}", size, seen, sweep_cost(experiment, SEEDS))
+
+
+def _statement(experiment: Experiment, claim: str) -> str:
+    """Returns the statement of a claim; of one of several that share a statement, its only rule."""
+    expected = [contrast.expected for contrast in experiment.contrasts if contrast.claim == claim]
+    return expected[0] if len(expected) == 1 < len(claim_ids(experiment.claim.id)) else experiment.claim.statement

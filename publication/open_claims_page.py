@@ -18,8 +18,9 @@ PAGE = "open_claims.md"
 _HEAD = (
     "# Open claims, and what could decide them",
     "",
-    "Written by `python -m publication results` from the experiment files and the archive. A claim is open here until",
-    "an experiment with settings fitted in each arm, at a size with enough tokens, has decided it.",
+    "Written by `python -m publication results` from the experiment files and the archive. An experiment is listed",
+    "here until it has decided its claim, with settings fitted in each arm and at a size with enough tokens. Another",
+    "experiment, such as one on another text, may have decided the claim before.",
     "",
 )
 _OTHERS = (
@@ -87,7 +88,7 @@ def _table(claims: Sequence[OpenClaim], throughput: GpuThroughput, options: str 
             f"{one.claim} {one.statement}",
             f"[{one.seen.verdict}]({one.seen.name}/README.md) at {described_size(one.seen.result)}"
             if one.seen
-            else "no result",
+            else "no result of this experiment",
             f"`zoo run {one.file}:{one.size} --seeds {SEEDS}{options}`",
             f"{one.cost.runs}",
             f"{one.cost.flops / 1e15:,.1f}",

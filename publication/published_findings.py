@@ -113,8 +113,8 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield ""
     yield wrapped(
         f"{count(len(directed), 'experiment')} with settings fitted in each arm {asks} for a result on which the "
-        f"sources agree. {_share(directed)} The others are undecided: whatever their effect, it is too small for the "
-        f"seeds at their size.{_not_counted(fitted)}"
+        f"sources agree. {_share(directed)} The others are undecided: their intervals contain the margin of a rule, "
+        f"so that more seeds could decide them.{_not_counted(fitted)}"
     )
     yield ""
     for title, key in (("size", lambda one: one.one.result["size"]), ("what differs", lambda one: one.part)):

@@ -145,7 +145,7 @@ def _index_lines(
     changed = f"[Verdicts that changed, and why]({CHANGED})."
     return [
         *HEAD,
-        *_stated_before(results),
+        *_stated_before(results, output),
         *_limits(output),
         *([texts["silence"], "", texts["changes"], changed, "", *table.lines] if listed.claims else []),
         *(results_table(unlisted) if unlisted else []),
@@ -174,7 +174,7 @@ def _effects(results: Sequence[ArchivedResult]) -> list[tuple[str, Mapping[str, 
     return [(f"{', '.join(dict.fromkeys(claims))} {name}".strip(), row) for claims, name, row in found]
 
 
-def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
+def _stated_before(results: Sequence[ArchivedResult], output: Path) -> list[str]:
     """Says which experiments had their rules, and what these presuppose, before any run."""
 
     def links(chosen: Iterable[ArchivedResult]) -> str:
@@ -182,6 +182,8 @@ def _stated_before(results: Sequence[ArchivedResult]) -> list[str]:
 
     changed = links(each for each in results if rule_changes(each.result))
     later = links(each for each in results if (each.result.get("claim") or {}).get(PREMISES_LATER))
+    if (output / SCALES / PAGE).exists():
+        changed = ", ".join(filter(None, [changed, f"[sizes]({SCALES}/{PAGE})"]))
     rules = f", except where a rule or an arm was changed: {changed}" if changed else ""
     premises = (
         f" What they presuppose, a floor or a control arm, was declared after the runs of {later}." if later else ""

@@ -48,6 +48,7 @@ def write(output: Path) -> Path:
             "size": size,
             "instructions": instructions,
             "parameters": _run_of(size).parameters,
+            "flops": float(f"{_run_of(size).flops:.3g}"),
             "sweeps": len(found),
             "flops_per_second": [
                 float(f"{throughput:.3g}") for throughput in (min(found), np.median(found), max(found))
@@ -123,7 +124,7 @@ def table() -> str:
         run = _run_of(size)
         cells = [f"`{size}`", f"{run.parameters / 1e6:.2g} M, {run.tokens / 1e6:.{1 if run.tokens < 1e6 else 0}f} M"]
         for instructions in INSTRUCTIONS:
-            throughput = throughput_of(run.parameters, instructions)
+            throughput = throughput_of(run.parameters, run.flops, instructions)
             for share in (1, runs / CORES):
                 text = _time(share * run.flops / throughput.median) if throughput else ""
                 cells.append(text if throughput is None or throughput.entry["size"] == size else f"({text})")

@@ -84,18 +84,31 @@ def test_runs_and_flops_are_those_of_the_plan(folder):
     assert one.cost.flops == pytest.approx(one.cost.runs * run_flops(decoder("rung1")), rel=0.01)
 
 
+def test_each_of_two_claims_has_the_statement_of_its_rule(folder):
+    second = (
+        'Contrast("x", Side({"norm": "layernorm"}), Side({"norm": "rmsnorm"}), "superiority", 0.0, "higher", claim="A6"'
+    )
+    text = (folder / "experiments/a3.py").read_text().replace('"A3"', '"A3, A6"')
+    text = text.replace('"so"', f'"lower", claim="A3"), {second}')
+    (folder / "experiments/a3.py").write_text(text)
+    statements = {one.claim: one.statement for one in found(folder, [])}
+    assert (statements["A3"], statements["A6"]) == ("lower", "higher")
+
+
 def test_the_page_has_a_command_for_each_claim(folder):
     results = results_by_claim([archived(folder, "A2", "model.norm.kind", "undecided")])
     page = write_open_claims(folder / "experiments", read_claims(folder), results, [], folder)
     rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
     assert rows[0].startswith(
-        "| A1 statement of A1 | no result | `zoo run experiments/a1.py:rung1 --seeds 5 --population` | 38 |"
+        "| A1 statement of A1 | no result of this experiment | `zoo run experiments/a1.py:rung1 --seeds 5 --population` | 38 |"
     )
     assert "[undecided](a2-rung1/README.md) at rung1, 5 seeds, tuned by a fit" in rows[1]
     assert "experiments/a2.py:rung2" in rows[1]
     assert rows[2].startswith("| A3 a statement |")
     # It fits nothing, and has a table of its own.
-    assert rows[3].startswith("| A5 a statement | no result | `zoo run experiments/a5.py:rung1 --seeds 5` | 10 |")
+    assert rows[3].startswith(
+        "| A5 a statement | no result of this experiment | `zoo run experiments/a5.py:rung1 --seeds 5` | 10 |"
+    )
     assert page.read_text().index("## Without a rung or without a fit") < page.read_text().index(rows[3])
 
 

@@ -6,24 +6,38 @@ from zoo.lab.planning import known_costs
 from zoo.lab.planning.known_costs import throughput_of, time_lines
 
 ENTRIES = tuple(
-    {"size": size, "instructions": instructions, "parameters": parameters, "sweeps": 3, "flops_per_second": throughputs}
-    for size, parameters in (("tiny", 1e5), ("medium", 1e6))
+    {
+        "size": size,
+        "instructions": instructions,
+        "parameters": parameters,
+        "flops": flops,
+        "sweeps": 3,
+        "flops_per_second": throughputs,
+    }
+    for size, parameters, flops in (("tiny", 1e5, 1e11), ("rung1", 1e5, 1e12), ("medium", 1e6, 1e12))
     for instructions, throughputs in (("avx2", [1e9, 2e9, 4e9]), ("avx512f", [1e10, 2e10, 4e10]))
 )
 
 
 @pytest.fixture(autouse=True)
 def record(monkeypatch):
-    """The record has two sizes and two kinds of processors; this one has AVX2."""
+    """The record has three sizes and two kinds of processors; this one has AVX2."""
     monkeypatch.setattr(known_costs, "recorded_costs", lambda: ENTRIES)
     monkeypatch.setattr(known_costs, "vector_instructions", lambda: ["avx2"])
 
 
 def test_the_nearest_size_of_the_same_processors_counts():
-    assert throughput_of(2e5, "avx2").entry["size"] == "tiny"
-    assert throughput_of(5e5, "avx2").entry["size"] == "medium"
-    assert throughput_of(2e5, "avx512f").median == 2e10
-    assert throughput_of(2e5, "amx_tile") is None
+    assert throughput_of(2e5, 1e11, "avx2").entry["size"] == "tiny"
+    assert throughput_of(5e5, 1e11, "avx2").entry["size"] == "medium"
+    assert throughput_of(2e5, 1e11, "avx512f").median == 2e10
+    assert throughput_of(2e5, 1e11, "amx_tile") is None
+
+
+def test_of_sizes_with_as_many_parameters_the_one_with_runs_as_long_counts():
+    assert throughput_of(2e5, 8e11, "avx2").entry["size"] == "rung1"
+    assert throughput_of(2e5, 2e11, "avx2").entry["size"] == "tiny"
+    (line,) = time_lines(10, 1e5, 1e13, tuning=False)
+    assert "of the size rung1" in line
 
 
 def test_time_is_that_of_two_cores_in_the_fastest_and_the_slowest_sweep():

@@ -24,7 +24,7 @@ _FAR = 10
 
 @lru_cache
 def recorded_costs() -> tuple[Mapping[str, Any], ...]:
-    """Returns the entries of the record: size, instructions, parameters, sweeps; and
+    """Returns the entries of the record: size, instructions, parameters, FLOPs of a run, sweeps; and
     `flops_per_second` of one core, of the slowest sweep, in the median and of the fastest.
     """
     return tuple(json.loads(resources.files("zoo.lab").joinpath(COST_RECORD).read_text(encoding="utf-8")))
@@ -44,11 +44,13 @@ class Throughput(NamedTuple):
     entry: Mapping[str, Any]
 
 
-def throughput_of(parameters: float, instructions: str) -> Throughput | None:
-    """Returns the throughput of the recorded size whose parameters are nearest.
+def throughput_of(parameters: float, flops: float, instructions: str) -> Throughput | None:
+    """Returns the throughput of the recorded size whose parameters are nearest; of sizes with as many,
+    the one whose runs have the nearest FLOPs.
 
     Args:
         parameters: of the model.
+        flops: of a run.
         instructions: one of `INSTRUCTIONS`.
 
     Returns:
@@ -57,7 +59,8 @@ def throughput_of(parameters: float, instructions: str) -> Throughput | None:
     known = [entry for entry in recorded_costs() if entry["instructions"] == instructions]
     if not known:
         return None
-    entry = min(known, key=lambda one: abs(math.log(one["parameters"] / parameters)))
+    wanted = {"parameters": parameters, "flops": flops}
+    entry = min(known, key=lambda one: [abs(math.log(one[name] / value)) for name, value in wanted.items()])
     return Throughput(*entry["flops_per_second"], entry)
 
 
@@ -72,7 +75,12 @@ def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iter
         tuning: whether those of tuning are among them.
     """
     instructions = next((name for name in vector_instructions() if name in INSTRUCTIONS), "")
-    if not runs or not flops or not parameters or not (throughput := throughput_of(parameters, instructions)):
+    if (
+        not runs
+        or not flops
+        or not parameters
+        or not (throughput := throughput_of(parameters, flops / runs, instructions))
+    ):
         return
     if parameters > _FAR * max(one["parameters"] for one in recorded_costs() if one["instructions"] == instructions):
         return
