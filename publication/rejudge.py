@@ -94,7 +94,7 @@ def _judge_again(archived: ArchivedSweep) -> str:
     before = read_contrasts(folder)
     verdict = judge(sweep)
     rows = _merged(before, _as_read(contrast_rows(sweep, verdict)), "contrast", ("a - b", "low", "high"))
-    earlier = _earlier_verdicts(result, before)
+    earlier = _earlier_verdicts(result, before, {row["contrast"]: row["outcome"] for row in rows}, verdict.overall)
     record = {
         **{name: value for name, value in result.items() if name not in JUDGED},
         "claim": _claim(result["claim"], sweep.claim),
@@ -132,11 +132,23 @@ def _claim(archived: Mapping[str, Any] | None, judged: Mapping[str, Any] | None)
     return {**judged, **({PREMISES_LATER: later} if later else {})}
 
 
-def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Returns the verdicts of other procedures, with that of the archive if it is by another one."""
+def _earlier_verdicts(
+    result: Mapping[str, Any], contrasts: Sequence[Mapping[str, str]], outcomes: Mapping[str, str], verdict: str
+) -> list[dict[str, Any]]:
+    """Returns the verdicts of other procedures, with that of the archive if it is by another one and
+    differs from those of today.
+
+    Args:
+        result: result.json of the archive.
+        contrasts: contrasts.csv of the archive.
+        outcomes, verdict: those of today.
+    """
     kept = list(result.get("verdicts_before", ()))
-    procedure = result.get("procedure", EARLIER_PROCEDURE)
-    if procedure == PROCEDURE:
+    procedure, earlier = (
+        result.get("procedure", EARLIER_PROCEDURE),
+        {row["contrast"]: row["outcome"] for row in contrasts},
+    )
+    if procedure == PROCEDURE or (earlier, result["verdict"]) == (dict(outcomes), verdict):
         return kept
     ids = claim_ids(claim["id"]) if (claim := result["claim"]) else []
     return [
@@ -146,7 +158,7 @@ def _earlier_verdicts(result: Mapping[str, Any], contrasts: Sequence[Mapping[str
             "verdict": result["verdict"],
             "claims": {name: claim_verdict(result, contrasts, name) for name in ids},
             "paragraph": result["paragraph"],
-            "outcomes": {row["contrast"]: row["outcome"] for row in contrasts},
+            "outcomes": earlier,
         },
     ]
 

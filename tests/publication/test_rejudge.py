@@ -14,6 +14,7 @@ from publication.archived_sweep import COMMAND, LEVEL, OPTION, RECORDED, SINGLE,
 from publication.rejudge import rejudge
 from publication.results_index import build
 from zoo.errors import DataError
+from zoo.files import write_json
 from zoo.lab.floors import run_floors
 from zoo.lab.floors.record import RunFloors, floors_record
 from zoo.lab.report.archive.experiment_page import TIMES_THE_TOKENS
@@ -148,9 +149,15 @@ def test_the_verdict_follows_from_the_archived_runs_and_the_earlier_one_is_kept(
     assert "a − b is −0.0500" in changed["why"]
     page, text = (output / "changed_verdicts.md").read_text(), (folder / "README.md").read_text()
     assert "| A1 | [kinds](kinds/README.md) | tiny | supported | **not supported** |" in page
-    assert "1 from supported to not supported" in page
+    assert "1 from supported to not supported" in page.replace("\n", " ")
     assert f"Judged before by {EARLIER_PROCEDURE}: supported.\n" in text
     assert "[Verdicts that changed, and why](changed_verdicts.md)" in (output / "README.md").read_text()
+    # Another procedure that found the same is not among the earlier verdicts.
+    write_json(folder / "result.json", result | {"procedure": "another procedure"})
+    rejudge(output, tmp_path)
+    build(output)
+    again = json.loads((folder / "result.json").read_text())
+    assert (again["procedure"], again["verdicts_before"]) == (PROCEDURE, [before])
     # Judged once more, nothing changes, and the earlier verdict is still the first one.
     first = files_of(output)
     rejudge(output, tmp_path)

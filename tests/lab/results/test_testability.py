@@ -97,6 +97,29 @@ def test_the_reason_names_the_floor_and_the_arms():
     assert found.paragraph.endswith(f"; {reason}: superiority is not testable.")
 
 
+@pytest.mark.parametrize(("floor", "outcome"), [(1.7008, "holds"), (1.7005, "not testable"), (1.7, "not testable")])
+def test_a_mean_beats_a_floor_by_more_than_its_error(floor, outcome):
+    """Three seeds with a standard deviation of 0.0002: 2.92 standard errors are 0.00034."""
+    found = outcome_of(sweep_of(floors={"5-gram": floor}, A=A, B=B))
+    assert found.outcome == outcome
+    if floor == 1.7005:
+        (reason,) = found.notes
+        assert "beats the 5-gram of 1.700 nats by more than the error of a mean over seeds, counted on" in reason
+        assert reason.endswith("(A: 1.700 ± 0.00034; B: 1.800)")
+
+
+@pytest.mark.parametrize(("floor", "testable"), [(0.79, True), (0.80, False), (0.83, False)])
+def test_a_higher_score_beats_a_floor_by_more_than_its_error(floor, testable):
+    floors, ends = {"majority class": floor}, [0.80, 0.81, 0.82]
+    sweep = sweep_of("eval/accuracy", "non_inferiority", 0.05, floors, A=ends, B=ends[::-1])
+    assert (why_not_testable(sweep, sweep.contrasts[0]) is None) == testable
+
+
+def test_one_seed_does_not_tell_the_error_of_its_score():
+    sweep = sweep_of(floors={"5-gram": 1.7005}, A=[1.7], B=[1.8])
+    assert why_not_testable(sweep, sweep.contrasts[0]) is None
+
+
 @pytest.mark.parametrize(("share", "outcome"), [(0.38, "not testable"), (0.41, "not testable"), (0.42, "holds")])
 def test_answers_beat_their_floor_by_more_than_its_sampling_error(share, outcome):
     """1.96 standard errors of 1,024 answers that are right in 0.3835 of cases are 0.0298."""

@@ -2,8 +2,9 @@
 
 A rule about two arms says nothing about its claim where
 
-* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds;
-  answers to a synthetic task must beat it by more than its sampling error;
+* neither arm beats the floor that the claim names (`zoo.lab.floors`): the mean over seeds must be
+  better than the floor by more than its own error, and that of answers to a synthetic task by more
+  than the floor's sampling error;
 * both arms are at a ceiling, or the difference that the rule demands is larger than what is left
   between the arm that must be beaten and the best possible score;
 * a control without what the claim presupposes beats both arms, in the mean over seeds;
@@ -14,8 +15,11 @@ difference.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from scipy import special
 
 from zoo.data.sources.synthetic import PROBE_DOCUMENTS
 from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
@@ -28,6 +32,8 @@ from zoo.lab.results.sweep_results import SweepResults
 
 # A score this close to its maximum of 1 is at a ceiling.
 CEILING = 0.02
+# Level of the one-sided t interval of a mean that must lie beyond a floor.
+FLOOR_LEVEL = 0.05
 # Equal to the last digit that metrics are written with.
 _EQUAL = 1e-9
 
@@ -91,23 +97,52 @@ def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> Rea
         # Steps to a loss are read off this loss.
         metric = "eval/loss" if steps_to_arm(side.metric) else side.metric
         floors = named_floors(sweep.floor_scores(side.arm, metric), level)
-        reached = _mean(sweep, side.arm, metric)
-        if not floors or reached is None:
+        ends = _ends(sweep, side.arm, metric)
+        if not floors or not ends:
             return None
         best = hardest(floors, metric)
-        if _beats(metric, reached, floors[best]):
+        if _beats(metric, ends, floors[best]):
             return None
-        sides.append((sweep.arm(side.arm).label, reached, best, floors[best], metric))
-    arms = dict.fromkeys(f"{label}: {_shown(reached)}" for label, reached, *_ in sides)
-    return Reason(f"no arm beats {_floors_text(sweep, [side[2:] for side in sides])}", "; ".join(arms))
+        sides.append(_NotBeaten(sweep.arm(side.arm).label, ends, best, floors[best], metric))
+    arms = dict.fromkeys(map(str, sides))
+    return Reason(f"no arm beats {_floors_text(sweep, sides)}", "; ".join(arms))
 
 
-def _floors_text(sweep: SweepResults, floors: Iterable[tuple[str, float, str]]) -> str:
-    """Returns floors that were not beaten, each (name, score, metric), as the object of a sentence."""
-    floors = list(dict.fromkeys(floors))
+@dataclass(frozen=True)
+class _NotBeaten:
+    """A floor that an arm does not beat.
+
+    Attributes:
+        label: of the arm.
+        ends: the scores of its seeds.
+        floor: name of the floor.
+        score: of the floor.
+        metric: of the scores.
+    """
+
+    label: str
+    ends: Sequence[float]
+    floor: str
+    score: float
+    metric: str
+
+    @property
+    def beaten_in_the_mean(self) -> bool:
+        """Whether the mean is better than the floor, by no more than its error."""
+        return not _sampling_error(self.metric, self.score) and _better(self.metric, _mean_of(self.ends), self.score)
+
+    def __str__(self) -> str:
+        error = f" ± {error_of_mean(self.ends):.2g}" if self.beaten_in_the_mean else ""
+        return f"{self.label}: {_shown(_mean_of(self.ends))}{error}"
+
+
+def _floors_text(sweep: SweepResults, sides: Sequence[_NotBeaten]) -> str:
+    """Returns floors that were not beaten as the object of a sentence."""
+    floors = list(dict.fromkeys((side.floor, side.score, side.metric) for side in sides))
     shown = [f"the {name} of {number(score)}{sweep.unit(metric)}" for name, score, metric in floors]
     errors = [f"{error:.2g}" for _, score, metric in floors if (error := _sampling_error(metric, score))]
     by = f" by more than the sampling error of {' and '.join(dict.fromkeys(errors))}" if errors else ""
+    by = " by more than the error of a mean over seeds" if any(side.beaten_in_the_mean for side in sides) else by
     # How often an answer to a synthetic task is right is known, and not counted.
     counted = "" if all(is_measure(metric) for *_, metric in floors) else ", counted on the same training data"
     return f"{' and '.join(shown)}{by}{counted}"
@@ -126,9 +161,24 @@ def hardest(floors: Mapping[str, float], metric: str) -> str:
     return (max if higher_is_better(metric) else min)(floors, key=floors.get)
 
 
-def _beats(metric: str, reached: float, floor: float) -> bool:
-    """Whether a score beats a floor, by more than the floor's sampling error if it has one."""
-    return _better(metric, reached, floor + _sampling_error(metric, floor))
+def _beats(metric: str, ends: Sequence[float], floor: float) -> bool:
+    """Whether the mean of scores beats a floor, by more than the floor's sampling error if it has one,
+    and else by more than the error of the mean.
+    """
+    if margin := _sampling_error(metric, floor):
+        return _better(metric, _mean_of(ends), floor + margin)
+    error = error_of_mean(ends)
+    return _better(metric, _mean_of(ends), floor + (error if higher_is_better(metric) else -error))
+
+
+def error_of_mean(values: Sequence[float]) -> float:
+    """Returns how far the mean of all seeds may lie beyond that of these, by a one-sided t interval of
+    95 %; 0 where one seed tells nothing about it, or one of several has diverged.
+    """
+    n = len(values)
+    if n < 2 or not all(map(math.isfinite, values)):
+        return 0.0
+    return -float(special.stdtrit(n - 1, FLOOR_LEVEL)) * statistics.stdev(values) / math.sqrt(n)
 
 
 def _sampling_error(metric: str, share: float) -> float:
@@ -183,6 +233,16 @@ def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> Reason | None:
 
 def _mean(sweep: SweepResults, arm: str, metric: str) -> float | None:
     """Returns the mean over the sweep's seeds, infinite if a run diverged; None without values."""
+    ends = _ends(sweep, arm, metric)
+    return _mean_of(ends) if ends else None
+
+
+def _mean_of(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _ends(sweep: SweepResults, arm: str, metric: str) -> list[float]:
+    """Returns the score of each of the sweep's seeds that has one, infinitely bad if it diverged."""
     values = []
     for seed in sweep.seeds:
         run = sweep.run(arm, seed)
@@ -191,7 +251,7 @@ def _mean(sweep: SweepResults, arm: str, metric: str) -> float | None:
             value = -math.inf if higher_is_better(metric) else math.inf
         if value is not None:
             values.append(value)
-    return sum(values) / len(values) if values else None
+    return values
 
 
 def _better(metric: str, value: float, other: float) -> bool:
@@ -213,20 +273,22 @@ def testability_notes(sweep: SweepResults) -> Iterator[str]:
         yield "no floors were computed for this sweep, so whether its arms beat an n-gram model is not known"
     if sweep.contrasts:
         return
-    means = {arm.name: _mean(sweep, arm.name, sweep.metric) for arm in sweep.arms}
-    ends = {name: value for name, value in means.items() if value is not None}
+    found = {arm.name: _ends(sweep, arm.name, sweep.metric) for arm in sweep.arms}
+    ends = {name: values for name, values in found.items() if values}
     if not ends:
         return
     floors = {name: sweep.floor_scores(name, sweep.metric) for name in ends}
     if all(floors.values()):
-        best = [
-            (name, found[name], sweep.metric) for found in floors.values() for name in [hardest(found, sweep.metric)]
+        best = {name: hardest(scores, sweep.metric) for name, scores in floors.items()}
+        sides = [
+            _NotBeaten(sweep.arm(name).label, values, best[name], floors[name][best[name]], sweep.metric)
+            for name, values in ends.items()
         ]
-        if not any(_beats(sweep.metric, ends[arm], floor) for arm, (_, floor, _) in zip(ends, best, strict=True)):
-            yield f"not testable: no arm's {sweep.metric} beats {_floors_text(sweep, best)}"
+        if not any(_beats(sweep.metric, side.ends, side.score) for side in sides):
+            yield f"not testable: no arm's {sweep.metric} beats {_floors_text(sweep, sides)}"
     top = best_possible(sweep.metric)
     bounded = top is not None and higher_is_better(sweep.metric)
-    if len(ends) > 1 and bounded and all(top - value <= CEILING for value in ends.values()):
+    if len(ends) > 1 and bounded and all(top - _mean_of(values) <= CEILING for values in ends.values()):
         yield f"not testable: all arms are within {CEILING:g} of the highest {sweep.metric}"
 
 
