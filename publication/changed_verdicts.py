@@ -122,7 +122,7 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
     return wrapped(
         f"Judged by the procedure of today ({PROCEDURE}), some of them on new runs, "
         f"{sum(changed.values())} of the {len(verdicts)} verdicts of single experiments differ from the first one "
-        f"({EARLIER_PROCEDURE}): {', '.join(moves)}."
+        f"(mostly {EARLIER_PROCEDURE}): {', '.join(moves)}."
     )
 
 
