@@ -32,6 +32,8 @@ from zoo.nested import flatten, unflatten
 FIRST_LOOK = 3
 # The largest number of seeds that is tried to explain a recorded level.
 MOST_SEEDS = 20
+# Between the factors in the label of an arm, earlier ", ". A level may have the sign too: labels+KL.
+_BETWEEN_FACTORS = re.compile(r", |\+(?=[^+=]+=)")
 RECORDED, COMMAND, LEVEL, OPTION, SINGLE = (
     "recorded",
     "from --max-seeds of the archived command",
@@ -176,7 +178,7 @@ def _floors(result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Ru
 
 
 def _arm(arm: Mapping[str, Any], names: Mapping[str, str]) -> Arm:
-    factors = dict(part.partition("=")[::2] for part in arm["name"].split(", "))
+    factors = dict(part.partition("=")[::2] for part in _BETWEEN_FACTORS.split(arm["name"]))
     return Arm(names[arm["name"]], arm["name"], factors, arm["overrides"], {"total": arm["parameters"]})
 
 

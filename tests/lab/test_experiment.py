@@ -100,7 +100,12 @@ def test_factors_can_set_fields_of_parts_of_a_model():
         (contrast(rule="superior"), 'did you mean "superiority"?'),
         (contrast(margin=-1), "margin -1 is not a number of at least 0"),
         (contrast(margin=float("nan")), "margin nan"),
-        (contrast(rule="equivalence", margin=0.0), "margin above 0"),
+        (contrast(rule="equivalence", margin=0.0), "equivalence needs a margin above 0"),
+        (contrast(rule="non_inferiority", margin=0.0), "non_inferiority needs a margin above 0"),
+        (
+            contrast(a=Side(PRE, "steps_to/a"), b=Side(POST, "steps_to/a"), rule="non_inferiority", margin=50),
+            "steps_to/a is for superiority",
+        ),
         (contrast(b=Side(PRE)), "both sides are the same"),
         (
             contrast(b=Side(POST, "eval/next_accuracy")),

@@ -468,3 +468,17 @@ def test_runs_that_count_as_diverged_tell_no_noise(tmp_path):
     before, after = (baseline_differences(one)["kind=b"] for one in (sweep, limited))
     assert before.high - before.low > 1000
     assert after.high - after.low < 0.2
+
+
+@pytest.mark.parametrize(
+    ("label", "factors"),
+    [
+        ("feed-forward=dense+optimizer=adamw", {"feed-forward": "dense", "optimizer": "adamw"}),
+        ("norm=post, warm-up=0", {"norm": "post", "warm-up": "0"}),
+        ("learns from=labels+KL", {"learns from": "labels+KL"}),
+        ("learns from=labels+KL+rate=0.1", {"learns from": "labels+KL", "rate": "0.1"}),
+    ],
+)
+def test_the_factors_of_an_arm_are_read_off_its_label(label, factors):
+    arm = {"name": label, "overrides": {}, "parameters": 1000}
+    assert archived_sweep._arm(arm, {label: label}).factors == factors

@@ -13,7 +13,7 @@ from typing import Any, Self
 from zoo import config
 from zoo.errors import ConfigError, did_you_mean, listed, shown
 from zoo.lab.measures import MEASURE_PREFIX
-from zoo.lab.metrics import base_name, higher_is_better, is_known_metric, known_metrics
+from zoo.lab.metrics import base_name, higher_is_better, is_known_metric, known_metrics, steps_to_arm
 
 # Valid names of an experiment; the sweep's folder has this name.
 EXPERIMENT_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,99}")
@@ -280,8 +280,8 @@ class Contrast:
             yield f"{where}: rule {shown(self.rule)} is not one of {listed(RULES)}{did_you_mean(self.rule, RULES)}"
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < math.inf:
             yield f"{where}: margin {self.margin!r} is not a number of at least 0"
-        elif self.margin == 0 and self.rule == "equivalence":
-            yield f"{where}: equivalence needs a margin above 0"
+        elif self.margin == 0 and self.rule in ("equivalence", "non_inferiority"):
+            yield f"{where}: {self.rule} needs a margin above 0"
         elif self.margin and self.rule == "equal":
             yield f"{where}: equal has no margin; it must be 0"
         if wrong := [side.arm for side in (self.a, self.b) if not isinstance(side.arm, Mapping)]:
@@ -293,6 +293,11 @@ class Contrast:
         if _quantity(metrics[0]) != _quantity(metrics[1]):
             names = [metric.partition("@")[0] for metric in metrics]
             yield f"{where}: {' and '.join(names)} are different metrics and cannot be subtracted"
+        if steps := [metric for metric in metrics if steps_to_arm(metric) and self.rule != "superiority"]:
+            yield (
+                f"{where}: {steps[0]} is for superiority: a run that never reaches the loss counts as if its last step "
+                "did, which would make other rules easier"
+            )
         if self.diverged_above is not None and higher_is_better(metrics[0]):
             yield f"{where}: diverged_above is for losses, and of {base_name(metrics[0])} more is better"
         if dict(self.a.arm) == dict(self.b.arm) and self.a.metric == self.b.metric:

@@ -114,7 +114,7 @@ def _find(metric: str) -> Metric | None:
 
 def equal_by_chance(metric: str) -> bool:
     """Whether different runs may end with the same value of a metric, as with counts and shares."""
-    return base_name(metric) != "loss"
+    return base_name(metric) not in (*_OF_TOKENS, "pretraining_loss")
 
 
 def higher_is_better(metric: str) -> bool:

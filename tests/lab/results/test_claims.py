@@ -15,6 +15,7 @@ from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.differences import arm_differences
+from zoo.lab.results.noise import tuning_noise
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults
@@ -211,11 +212,40 @@ def test_equal_arms_are_counted_on_either_side(apart, expected, side):
     losses, contrasts = {}, []
     for pair in range(5):
         losses[f"a{pair}"] = [2.0, 2.1, 1.9]
-        losses[f"b{pair}"] = shifted(losses[f"a{pair}"], side * 0.3 * (pair < apart), 0.02)
+        losses[f"b{pair}"] = shifted(losses[f"a{pair}"], side * 0.3 * (pair < apart), 0.05)
         contrasts.append(("S2", f"a{pair}", f"b{pair}", "equal", 0.0))
     verdict = judge(sweep_of(losses, contrasts))
     assert verdict.claims == {"S2": expected}
     assert [outcome.outcome for outcome in verdict.outcomes].count("refuted") == apart
+
+
+def test_noise_of_tuning_has_the_degrees_of_freedom_of_the_noisier_arm():
+    """Of variances of 4e-4 and nearly 0, each with 7, the sum has 7 and not 14."""
+    found = tuning_noise(
+        sweep_of({"a": BASE, "b": BASE}, [], tuning=tuning_of(a=curve(sd=0.02), b=curve(sd=5e-4))), {"a": 1, "b": -1}
+    )
+    assert (found.sd, found.df) == (pytest.approx(0.02, rel=1e-3), pytest.approx(7, rel=2e-3))
+    alike = tuning_noise(
+        sweep_of({"a": BASE, "b": BASE}, [], tuning=tuning_of(a=curve(), b=curve())), {"a": 2, "b": -1}
+    )
+    assert (alike.sd, alike.df) == (pytest.approx(1e-3 * 5**0.5), pytest.approx(7 * 25 / 17))
+    assert tuning_noise(sweep_of({"a": BASE, "b": BASE}, [], tuning=tuning_of(a=curve())), {"a": 1, "b": -1}) is None
+
+
+def test_equal_arms_that_are_far_apart_are_no_chance():
+    """One of five intervals may exclude 0, but not by this p."""
+    losses = {name: [2.0, 2.1, 1.9] for name in "bcdefghij"} | {"a": shifted([2.0, 2.1, 1.9], 0.3, 0.001)}
+    contrasts = [("S2", *pair, "equal", 0.0) for pair in ("ab", "cd", "ef", "gh", "ij")]
+    verdict = judge(sweep_of(losses, contrasts))
+    assert [outcome.outcome for outcome in verdict.outcomes] == ["refuted", *["holds"] * 4]
+    assert verdict.overall == "not supported"
+
+
+def test_equal_arms_are_counted_only_when_all_have_run():
+    losses = {name: [2.0, 2.1, 1.9] for name in "bc"} | {"a": shifted([2.0, 2.1, 1.9], 0.3, 0.05), "d": [2.0, 2.1]}
+    verdict = judge(sweep_of(losses, [("S2", "a", "b", "equal", 0.0), ("S2", "c", "d", "equal", 0.0)]))
+    assert [outcome.outcome for outcome in verdict.outcomes] == ["refuted", "undecided"]
+    assert verdict.overall == "undecided"
 
 
 def test_simulated_decisions_are_those_of_the_verdict():

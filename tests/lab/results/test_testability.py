@@ -14,7 +14,7 @@ from zoo.lab.results.differences import arm_differences, reasons
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
-from zoo.lab.results.testability import why_not_testable
+from zoo.lab.results.testability import why_floor_is_open, why_not_testable
 from zoo.lab.results.verdict import judge, overall_verdict
 
 FLOORS = {"unigram": 3.3, "bigram": 2.5, "5-gram": 1.6}
@@ -97,7 +97,7 @@ def test_the_reason_names_the_floor_and_the_arms():
     assert found.paragraph.endswith(f"; {reason}: superiority is not testable.")
 
 
-@pytest.mark.parametrize(("floor", "outcome"), [(1.7008, "holds"), (1.7005, "not testable"), (1.7, "not testable")])
+@pytest.mark.parametrize(("floor", "outcome"), [(1.7008, "holds"), (1.7005, "undecided"), (1.7, "not testable")])
 def test_a_mean_beats_a_floor_by_more_than_its_error(floor, outcome):
     """Three seeds with a standard deviation of 0.0002: 2.92 standard errors are 0.00034."""
     found = outcome_of(sweep_of(floors={"5-gram": floor}, A=A, B=B))
@@ -108,11 +108,20 @@ def test_a_mean_beats_a_floor_by_more_than_its_error(floor, outcome):
         assert reason.endswith("(A: 1.700 ± 0.00034; B: 1.800)")
 
 
-@pytest.mark.parametrize(("floor", "testable"), [(0.79, True), (0.80, False), (0.83, False)])
-def test_a_higher_score_beats_a_floor_by_more_than_its_error(floor, testable):
+@pytest.mark.parametrize(
+    ("floor", "testable", "known"), [(0.79, True, True), (0.80, True, False), (0.83, False, False)]
+)
+def test_a_higher_score_beats_a_floor_by_more_than_its_error(floor, testable, known):
     floors, ends = {"majority class": floor}, [0.80, 0.81, 0.82]
     sweep = sweep_of("eval/accuracy", "non_inferiority", 0.05, floors, A=ends, B=ends[::-1])
     assert (why_not_testable(sweep, sweep.contrasts[0]) is None) == testable
+    assert (why_floor_is_open(sweep, sweep.contrasts[0]) is None) == known
+
+
+def test_more_seeds_are_run_where_a_floor_is_open():
+    """A claim that is not testable ends a sweep that adds seeds until it is decided."""
+    verdict = judge(sweep_of(floors={"5-gram": 1.7005}, claim=claim(), A=A, B=B))
+    assert verdict.claims == {"X1": "undecided"}
 
 
 def test_one_seed_does_not_tell_the_error_of_its_score():

@@ -78,15 +78,17 @@ def test_rules(rule, margin, low, high, expected):
         ([1.0, 1.1, 1.2], [1.0, 1.1, 1.2], "undecided"),
         ([1.0], [2.0], "undecided"),
         # A diverged run is an infinite loss.
-        ([1.0, 1.1], ["diverged", "diverged"], "holds"),
-        (["diverged", "diverged"], [1.0, 1.1], "refuted"),
+        ([1.0, 1.1, 1.2], ["diverged"] * 3, "holds"),
+        (["diverged"] * 3, [1.0, 1.1, 1.2], "refuted"),
+        # Two equal arms, of which each run diverges in half of all cases, contradict nothing so often.
+        ([1.0, 1.1], ["diverged", "diverged"], "undecided"),
         ([1.0, 1.1, 1.2], ["diverged", 2.1, 2.3], "holds"),
         ([1.0, 1.1, "diverged"], [2.0, 2.1, 2.3], "undecided"),
         ([1.0, 1.1, 1.2], ["diverged", "diverged", 2.0], "undecided"),
         ([1.0, "diverged"], ["diverged", 1.0], "undecided"),
         (["diverged", "diverged"], ["diverged", "diverged"], "undecided"),
         # So is a done run whose final value is not finite.
-        ([1.0, 1.1], [math.nan, math.nan], "holds"),
+        ([1.0, 1.1, 1.2], [math.nan] * 3, "holds"),
         # A metric that was never written decides nothing.
         ([1.0, 1.1], [None, None], "undecided"),
         ([1.0, 1.1, 1.2], [2.0, 2.1, None], "undecided"),

@@ -75,12 +75,9 @@ def time_lines(runs: int, parameters: float, flops: float, tuning: bool) -> Iter
         tuning: whether those of tuning are among them.
     """
     instructions = next((name for name in vector_instructions() if name in INSTRUCTIONS), "")
-    if (
-        not runs
-        or not flops
-        or not parameters
-        or not (throughput := throughput_of(parameters, flops / runs, instructions))
-    ):
+    if not (runs and flops and parameters):
+        return
+    if (throughput := throughput_of(parameters, flops / runs, instructions)) is None:
         return
     if parameters > _FAR * max(one["parameters"] for one in recorded_costs() if one["instructions"] == instructions):
         return

@@ -31,11 +31,13 @@ from zoo.lab.results.noise import known_noise, regrets
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import mix_kernels, numerics
 from zoo.lab.results.sweep_results import SweepResults
-from zoo.lab.results.testability import Reason, why_not_testable
+from zoo.lab.results.testability import Reason, why_floor_is_open, why_not_testable
 from zoo.lab.results.tuning_grid import why_not_tuned
 from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_difference
 
 MINIMUM_PAIRS = 2
+# Two runs of equal arms that each diverge with probability 1/2 contradict nothing in 1 of 8 sweeps.
+MINIMUM_INFINITE_PAIRS = 3
 _EQUAL_PAIRS_NOTE = "the difference is exactly the same in every seed"
 _MAY_BE_CHANCE = "and no other runs tell how much such differences vary, so that chance may have made them equal"
 _UNKNOWN_NOISE_NOTE = (
@@ -94,6 +96,8 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
             refuting = min(1.0, refuting * UNKNOWN_NOISE)
             if outcome == "undecided":
                 notes.append(_UNKNOWN_NOISE_NOTE + _what_would_tell(sweep, contrast))
+        if outcome != "undecided" and (reason := why_floor_is_open(sweep, contrast)):
+            notes, outcome, refuting = [*notes, str(reason)], "undecided", math.nan
         untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
         if any(untuned.values()):
             lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
@@ -256,6 +260,8 @@ def _decide_pairs(
     if len(directions) == 2:
         return "undecided", math.nan, ["each side is infinite in some seed, so the seeds contradict each other"]
     far = directions.pop() * math.inf
+    if len(pairs) < MINIMUM_INFINITE_PAIRS:
+        return "undecided", math.nan, [f"a decision by diverged runs needs {MINIMUM_INFINITE_PAIRS} seeds"]
     outcome = decide(contrast.rule, contrast.margin, far, far)
     finite_outcome = decide(contrast.rule, contrast.margin, low, high)
     if difference.n and (difference.n < MINIMUM_PAIRS or finite_outcome != outcome):

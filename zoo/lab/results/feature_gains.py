@@ -15,7 +15,7 @@ from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
 from zoo.lab.results.baseline_differences import against_baseline
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.noise import known_noise, regrets_of_sum
+from zoo.lab.results.noise import known_noise, regrets_of_sum, tuning_noise
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import PairedDifference, holm, mean_difference
@@ -47,8 +47,9 @@ def feature_gains(sweep: SweepResults) -> FeatureGains | None:
 
     Gains are sums of arms with weights c that add up to 0, computed seed by seed. As those of
     differences do (`zoo.lab.statistics.paired`), their intervals count the noise that other runs tell,
-    s_0^2 sum(c^2) / 2 for a known s_0 of differences of two arms, and tuning: the mean squares of the
-    sums of the regrets with weights above 0, and of those with weights below.
+    sum(c^2 s^2) by the tuning runs of all arms or s_0^2 sum(c^2) / 2 for another known s_0 of
+    differences of two arms, and tuning: the mean squares of the sums of the regrets with weights above
+    0, and of those with weights below.
     """
     factor = next((name for name in (LEAVE_OUT, ADD) if all(set(arm.factors) == {name} for arm in sweep.arms)), None)
     if factor is None or why_not_ranked(sweep.warnings, sweep.metric):
@@ -85,10 +86,12 @@ def _combination(sweep: SweepResults, weights: Mapping[str, float]) -> PairedDif
     values = {arm: final_values(sweep, arm, sweep.metric) for arm in weights}
     seeds = set.intersection(*(set(found) for found in values.values()))
     sums = {seed: sum(weight * values[arm][seed] for arm, weight in weights.items()) for seed in sorted(seeds)}
-    one, other = list(weights)[:2]
-    known = known_noise(sweep, against_baseline(sweep, one, other))
-    scale = math.sqrt(sum(weight**2 for weight in weights.values()) / 2)
-    noise = None if known is None else Noise(known.sd * scale, known.df, known.source)
+    noise = tuning_noise(sweep, weights)
+    if noise is None:
+        one, other = list(weights)[:2]
+        known = known_noise(sweep, against_baseline(sweep, one, other))
+        scale = math.sqrt(sum(weight**2 for weight in weights.values()) / 2)
+        noise = None if known is None else Noise(known.sd * scale, known.df, known.source)
     by_chance = equal_by_chance(sweep.metric)
     return mean_difference(sums, sweep.alpha, noise, regrets_of_sum(sweep, weights), by_chance)
 

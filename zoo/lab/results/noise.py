@@ -28,15 +28,27 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     metric = contrast.a.metric
     sides = {contrast.a.arm, contrast.b.arm}
     if metric == contrast.b.metric == sweep.metric and len(sides) == 2:
-        curves = [tuning_curves(sweep.tuning, arm)[-1:] for arm in sides]
-        if all(curves) and all(curve.sd > 0 and curve.df > 0 for (curve,) in curves):
-            sd = math.sqrt(sum(curve.sd**2 for (curve,) in curves))
-            return Noise(sd, sum(curve.df for (curve,) in curves), "the tuning runs of both arms")
+        noise = tuning_noise(sweep, {contrast.a.arm: 1.0, contrast.b.arm: -1.0})
+        if noise is not None:
+            return noise
     if metric == contrast.b.metric and metric in sweep.noise:
         return sweep.noise[metric]
     if metric == contrast.b.metric:
         return pooled_noise(sweep, metric, without=sides)
     return None
+
+
+def tuning_noise(sweep: SweepResults, weights: Mapping[str, float]) -> Noise | None:
+    """Returns the noise of a sum of arms, {arm: weight}, by their tuning runs: the variance
+    sum w^2 s^2, with degrees of freedom by Satterthwaite (1946). None if an arm has no curve.
+    """
+    curves = [tuning_curves(sweep.tuning, arm)[-1:] for arm in weights]
+    if not all(curves) or not all(curve.sd > 0 and curve.df > 0 for (curve,) in curves):
+        return None
+    parts = [((weight * curve.sd) ** 2, curve.df) for (curve,), weight in zip(curves, weights.values(), strict=True)]
+    total = sum(part for part, _ in parts)
+    df = total**2 / sum(part**2 / freedom for part, freedom in parts)
+    return Noise(math.sqrt(total), df, "the tuning runs of both arms" if len(parts) == 2 else "the tuning runs")
 
 
 def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:

@@ -2,13 +2,15 @@
 
 A rule about two arms says nothing about its claim where
 
-* neither arm beats the floor that the claim names (`zoo.lab.floors`): the mean over seeds must be
-  better than the floor by more than its own error, and that of answers to a synthetic task by more
-  than the floor's sampling error;
+* neither arm beats the floor that the claim names (`zoo.lab.floors`), in the mean over seeds;
+  answers to a synthetic task must beat it by more than its sampling error;
 * both arms are at a ceiling, or the difference that the rule demands is larger than what is left
   between the arm that must be beaten and the best possible score;
 * a control without what the claim presupposes beats both arms, in the mean over seeds;
 * the claim names hardware that the runs were not trained on.
+
+Where a mean beats its floor, and by no more than its own error over seeds, more seeds may settle
+whether the arm does: the rule is then undecided.
 
 One arm at a ceiling is no obstacle: it is known to be better than the other by at least their
 difference.
@@ -90,8 +92,30 @@ def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) 
     return Reason(f"the claim is about a {hardware}, and the runs were trained on {trained_on}")
 
 
+def why_floor_is_open(sweep: SweepResults, contrast: Contrast) -> Reason | None:
+    """Returns why it is not known whether an arm beats its floor, with numbers; None if one does by
+    more than the error of its mean over seeds, or nothing has to be beaten.
+
+    Args:
+        sweep, contrast: as for `why_not_testable`, which has found nothing.
+    """
+    level = premises_in(sweep.claim or {}, contrast.claim).floor
+    sides = _sides_with_floors(sweep, contrast, level) if contrast.rule != "equal" and level != "none" else []
+    return _no_arm_beats(sweep, sides) if sides and not any(side.is_surely_better for side in sides) else None
+
+
 def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> Reason | None:
     """Returns a reason if both sides have a floor, and neither beats it."""
+    sides = _sides_with_floors(sweep, contrast, level)
+    return _no_arm_beats(sweep, sides) if sides and not any(side.is_better for side in sides) else None
+
+
+def _no_arm_beats(sweep: SweepResults, sides: Sequence["_BesideFloor"]) -> Reason:
+    return Reason(f"no arm beats {_floors_text(sweep, sides)}", "; ".join(dict.fromkeys(map(str, sides))))
+
+
+def _sides_with_floors(sweep: SweepResults, contrast: Contrast, level: str) -> list["_BesideFloor"]:
+    """Returns the sides of a contrast beside their floors; none if one side has no floor."""
     sides = []
     for side in (contrast.a, contrast.b):
         # Steps to a loss are read off this loss.
@@ -99,18 +123,15 @@ def _why_below_floor(sweep: SweepResults, contrast: Contrast, level: str) -> Rea
         floors = named_floors(sweep.floor_scores(side.arm, metric), level)
         ends = _ends(sweep, side.arm, metric)
         if not floors or not ends:
-            return None
+            return []
         best = hardest(floors, metric)
-        if _beats(metric, ends, floors[best]):
-            return None
-        sides.append(_NotBeaten(sweep.arm(side.arm).label, ends, best, floors[best], metric))
-    arms = dict.fromkeys(map(str, sides))
-    return Reason(f"no arm beats {_floors_text(sweep, sides)}", "; ".join(arms))
+        sides.append(_BesideFloor(sweep.arm(side.arm).label, ends, best, floors[best], metric))
+    return sides
 
 
 @dataclass(frozen=True)
-class _NotBeaten:
-    """A floor that an arm does not beat.
+class _BesideFloor:
+    """An arm and the floor that it has to beat.
 
     Attributes:
         label: of the arm.
@@ -127,22 +148,33 @@ class _NotBeaten:
     metric: str
 
     @property
-    def beaten_in_the_mean(self) -> bool:
-        """Whether the mean is better than the floor, by no more than its error."""
-        return not _sampling_error(self.metric, self.score) and _better(self.metric, _mean_of(self.ends), self.score)
+    def is_better(self) -> bool:
+        """Whether the mean is better than the floor, by more than the floor's sampling error if it has
+        one.
+        """
+        return _better(self.metric, _mean_of(self.ends), self.score + _sampling_error(self.metric, self.score))
+
+    @property
+    def is_surely_better(self) -> bool:
+        """Whether the mean is better than the floor by more than its own error; shares of answers,
+        which differ much between seeds that solve a task and others, by the floor's sampling error.
+        """
+        error = error_of_mean(self.ends) * (1 if higher_is_better(self.metric) else -1)
+        sampled = bool(_sampling_error(self.metric, self.score))
+        return self.is_better and (sampled or _better(self.metric, _mean_of(self.ends), self.score + error))
 
     def __str__(self) -> str:
-        error = f" ± {error_of_mean(self.ends):.2g}" if self.beaten_in_the_mean else ""
+        error = f" ± {error_of_mean(self.ends):.2g}" if self.is_better else ""
         return f"{self.label}: {_shown(_mean_of(self.ends))}{error}"
 
 
-def _floors_text(sweep: SweepResults, sides: Sequence[_NotBeaten]) -> str:
+def _floors_text(sweep: SweepResults, sides: Sequence[_BesideFloor]) -> str:
     """Returns floors that were not beaten as the object of a sentence."""
     floors = list(dict.fromkeys((side.floor, side.score, side.metric) for side in sides))
     shown = [f"the {name} of {number(score)}{sweep.unit(metric)}" for name, score, metric in floors]
     errors = [f"{error:.2g}" for _, score, metric in floors if (error := _sampling_error(metric, score))]
     by = f" by more than the sampling error of {' and '.join(dict.fromkeys(errors))}" if errors else ""
-    by = " by more than the error of a mean over seeds" if any(side.beaten_in_the_mean for side in sides) else by
+    by = " by more than the error of a mean over seeds" if any(side.is_better for side in sides) else by
     # How often an answer to a synthetic task is right is known, and not counted.
     counted = "" if all(is_measure(metric) for *_, metric in floors) else ", counted on the same training data"
     return f"{' and '.join(shown)}{by}{counted}"
@@ -159,16 +191,6 @@ def named_floors(floors: Mapping[str, float], level: str) -> Mapping[str, float]
 def hardest(floors: Mapping[str, float], metric: str) -> str:
     """Returns the name of the floor with the best score."""
     return (max if higher_is_better(metric) else min)(floors, key=floors.get)
-
-
-def _beats(metric: str, ends: Sequence[float], floor: float) -> bool:
-    """Whether the mean of scores beats a floor, by more than the floor's sampling error if it has one,
-    and else by more than the error of the mean.
-    """
-    if margin := _sampling_error(metric, floor):
-        return _better(metric, _mean_of(ends), floor + margin)
-    error = error_of_mean(ends)
-    return _better(metric, _mean_of(ends), floor + (error if higher_is_better(metric) else -error))
 
 
 def error_of_mean(values: Sequence[float]) -> float:
@@ -281,11 +303,12 @@ def testability_notes(sweep: SweepResults) -> Iterator[str]:
     if all(floors.values()):
         best = {name: hardest(scores, sweep.metric) for name, scores in floors.items()}
         sides = [
-            _NotBeaten(sweep.arm(name).label, values, best[name], floors[name][best[name]], sweep.metric)
+            _BesideFloor(sweep.arm(name).label, values, best[name], floors[name][best[name]], sweep.metric)
             for name, values in ends.items()
         ]
-        if not any(_beats(sweep.metric, side.ends, side.score) for side in sides):
-            yield f"not testable: no arm's {sweep.metric} beats {_floors_text(sweep, sides)}"
+        if not any(side.is_surely_better for side in sides):
+            outcome = "undecided" if any(side.is_better for side in sides) else "not testable"
+            yield f"{outcome}: no arm's {sweep.metric} beats {_floors_text(sweep, sides)}"
     top = best_possible(sweep.metric)
     bounded = top is not None and higher_is_better(sweep.metric)
     if len(ends) > 1 and bounded and all(top - _mean_of(values) <= CEILING for values in ends.values()):

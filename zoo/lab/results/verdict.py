@@ -32,6 +32,8 @@ from zoo.lab.statistics.paired import ALPHA, holm
 
 # Differences from a baseline that are told in sentences; a table has more.
 MOST_SENTENCES = 3
+# An interval of equal arms that excludes 0 by a smaller p is more than chance, whatever others do.
+EXCLUDED = 0.01
 _PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
 
 
@@ -109,11 +111,12 @@ def contrasts_by_claim(sweep: SweepResults) -> dict[str, list[Contrast]]:
 def claim_verdict(outcomes: Sequence[ContrastVerdict]) -> str:
     """Returns the verdict on a claim with these contrasts, of which there is at least one."""
     if all(outcome.contrast.rule == "equal" for outcome in outcomes):
-        judged = [outcome for outcome in outcomes if outcome.outcome in ("holds", "refuted")]
-        if len(judged) == len(outcomes):
-            excluded = sum(outcome.outcome == "refuted" for outcome in judged)
-            explained = _chance_explains([outcome.difference.alpha for outcome in judged])
-            return "not supported" if excluded > explained else "supported"
+        excluded = [outcome for outcome in outcomes if outcome.outcome == "refuted"]
+        explained = _chance_explains([outcome.difference.alpha for outcome in outcomes])
+        clear = [p for p in holm([outcome.refutation_p for outcome in outcomes]) if p < EXCLUDED]
+        if len(excluded) > explained or clear:
+            return "not supported"
+        return overall_verdict({outcome.outcome for outcome in outcomes} - {"refuted"})
     return overall_verdict({outcome.outcome for outcome in outcomes})
 
 
@@ -143,12 +146,12 @@ def correct_refutations(outcomes: list[ContrastVerdict], alpha: float) -> list[C
     """
     if all(outcome.contrast.rule == "equal" for outcome in outcomes):
         return outcomes  # They are counted.
-    found = []
+    found, tested = [], sum(not math.isnan(outcome.refutation_p) for outcome in outcomes)
     for outcome, p in zip(outcomes, holm([outcome.refutation_p for outcome in outcomes]), strict=True):
         if outcome.outcome == "refuted" and p >= alpha:
             note = (
                 f"refuted on its own (p = {outcome.refutation_p:.2g}), but not after Holm's correction for "
-                f"{count(len(outcomes), 'contrast')} (p = {p:.2g})"
+                f"{count(tested, 'contrast')} (p = {p:.2g})"
                 if outcome.refutation_p < alpha
                 else f"a refutation needs p < {alpha:.2g}, and p is {outcome.refutation_p:.2g}"
             )

@@ -14,7 +14,7 @@ class Noise:
     """
 
     sd: float
-    df: int
+    df: float
     source: str
 
 
