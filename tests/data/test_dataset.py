@@ -9,6 +9,7 @@ import pytest
 
 import zoo.data
 from zoo.errors import ConfigError, DataError
+from zoo.objectives.objective import positions_and_documents
 
 
 @pytest.fixture
@@ -131,6 +132,24 @@ def test_arms_with_other_models_see_the_same_batches(text_config):
         with zoo.data.load(text_config(**fields)).training_batches() as batches:
             first_batches.append(next(batches)["tokens"])
     np.testing.assert_array_equal(*first_batches)
+
+
+def test_held_out_rows_begin_at_the_same_positions_on_any_number_of_devices(text_config):
+    dataset = zoo.data.load(text_config(data__position_offsets=(0, 5, 11)))
+
+    def firsts(length, devices):
+        found = []
+        for batch in dataset.evaluation_batches(length, multiple_of=devices, limit_batches=0):
+            positions, _ = positions_and_documents(batch["tokens"], False, dataset.tokenizer.bos_id, (0, 5, 11))
+            real = (batch["tokens"] >= 0).any(axis=1)
+            found += [
+                (row.tolist(), int(first)) for row, first in zip(batch["tokens"][real], positions[real, 0], strict=True)
+            ]
+        return found
+
+    for length in (8, 16):
+        assert [first for _, first in firsts(length, 1)][:4] == [0, 5, 11, 0]
+        assert firsts(length, 1) == firsts(length, 8)
 
 
 def test_evaluation_at_other_lengths_keeps_the_tokens_per_batch(text_config):

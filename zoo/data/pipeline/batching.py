@@ -1,5 +1,6 @@
 """From token streams to the batches of a config."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -182,8 +183,9 @@ class Batching:
     ) -> Iterator[Arrays]:
         """Returns evaluation batches of any length, with about as many tokens as training batches.
 
-        See `batches.evaluation_batches`. The choice of rows depends on the streams, the length and
-        the limit, not on the devices: `multiple_of` only adds padding.
+        See `batches.evaluation_batches`. The choice of rows, and the positions that they begin at,
+        depend on the streams, the length and the limit, not on the devices: `multiple_of` only adds
+        padding.
 
         Args:
             streams: the text.
@@ -197,6 +199,8 @@ class Batching:
         limit = config.training.eval_batches if limit_batches is None else limit_batches
         length = length or config.data.sequence_length
         batch_size = max(1, config.data.batch_size * config.data.sequence_length // length)
+        # Rows have `data.position_offsets` in turn, and the turn begins anew in every batch.
+        multiple_of = math.lcm(multiple_of, max(1, len(config.data.position_offsets)))
         filled = -(-batch_size // multiple_of) * multiple_of
         rows = self.rows(streams, length)
         return batches.evaluation_batches(

@@ -27,7 +27,8 @@ which products of matrices can use, and which depend on no later token and on no
 >= -exp(-1/2) (`MIN_LOG_DECAY`) and C <= 64 (`MAX_CHUNK`) keep the factors below exp(39) = 1e17, which
 float32 represents with all digits. Where a document begins, S is 0: products of tokens of two
 documents are left out, so neither values nor gradients pass. All of it is float32, or the type of the
-inputs where that is wider.
+inputs where that is wider; products without `EXACT` have JAX's default precision, which on
+accelerators is less.
 """
 
 import math

@@ -22,7 +22,8 @@ section 3):
 
 without the delta rule u_t = b_t v_t. Only exponentials of sums <= 0 are taken, so none overflows.
 Where a document begins, S is 0: products of tokens of two documents are left out, so neither values
-nor gradients pass. All of it is float32, or the type of the inputs where that is wider.
+nor gradients pass. All of it is float32, or the type of the inputs where that is wider; products
+without `EXACT` have JAX's default precision, which on accelerators is less.
 """
 
 from typing import NamedTuple

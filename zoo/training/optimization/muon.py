@@ -189,8 +189,9 @@ def _scale(kind: str, inputs: int, outputs: int) -> float:
 def orthogonalise(matrices: Float[Array, "... I O"]) -> Float[Array, "... I O"]:
     """Returns U S V^T with all singular values S of about 1 (0.7 to 1.2), for each matrix U S' V^T.
 
-    Newton-Schulz iterations in float32, from X = M / |M|_F: X <- a X + (b A + c A^2) X with
-    A = X X^T, on the side of the smaller dimension.
+    Newton-Schulz iterations from X = M / |M|_F: X <- a X + (b A + c A^2) X with A = X X^T, on the side
+    of the smaller dimension. Matrices are float32; an accelerator multiplies them at JAX's default
+    precision, in bfloat16 on a TPU and in TF32 on an NVIDIA GPU.
     """
     a, b, c = COEFFICIENTS
     x = matrices.astype(jnp.float32)

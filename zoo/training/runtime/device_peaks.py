@@ -12,8 +12,8 @@ class DeviceKind:
     Attributes:
         platform: "gpu" or "tpu".
         bfloat16: matrix products in bfloat16 without sparsity, floating-point operations per second.
-        float32: the same for float32 inputs: TF32 on an NVIDIA GPU; on a TPU the three bfloat16
-            products that XLA makes of one with `high` precision.
+        float32: the same for float32 inputs at JAX's default precision: TF32 on an NVIDIA GPU, one
+            product in bfloat16 on a TPU.
         memory: bytes.
         bandwidth: bytes per second from and to this memory.
         wire: bytes per second that a device can send to others of its node or pod.
@@ -40,12 +40,12 @@ DEVICES = {
     "a100": DeviceKind("gpu", 312e12, 156e12, 80 * GB, 2039 * GB, 300 * GB, (8, 0)),
     "l4": DeviceKind("gpu", 121e12, 60e12, 24 * GB, 300 * GB, 32 * GB, (8, 9)),
     "rtx4090": DeviceKind("gpu", 165e12, 83e12, 24 * GB, 1008 * GB, 32 * GB, (8, 9)),
-    "v4": DeviceKind("tpu", 275e12, 92e12, 32 * GB, 1228 * GB, 300 * GB),
-    "v5e": DeviceKind("tpu", 197e12, 66e12, 16 * GB, 819 * GB, 200 * GB),
-    "v5p": DeviceKind("tpu", 459e12, 153e12, 95 * GB, 2765 * GB, 600 * GB),
-    "v6e": DeviceKind("tpu", 918e12, 306e12, 32 * GB, 1640 * GB, 448 * GB),
+    "v4": DeviceKind("tpu", 275e12, 275e12, 32 * GB, 1228 * GB, 300 * GB),
+    "v5e": DeviceKind("tpu", 197e12, 197e12, 16 * GB, 819 * GB, 200 * GB),
+    "v5p": DeviceKind("tpu", 459e12, 459e12, 95 * GB, 2765 * GB, 600 * GB),
+    "v6e": DeviceKind("tpu", 918e12, 918e12, 32 * GB, 1640 * GB, 448 * GB),
     # One of the two devices of a chip.
-    "tpu7x": DeviceKind("tpu", 1154e12, 385e12, 96 * GB, 3690 * GB, 600 * GB),
+    "tpu7x": DeviceKind("tpu", 1154e12, 1154e12, 96 * GB, 3690 * GB, 600 * GB),
 }
 # The names that JAX gives to the devices above. The PCIe and NVL models of H100 and H200 are slower,
 # and not among them.
