@@ -154,6 +154,7 @@ def test_a_dry_run_says_how_long_training_takes(zoo, folder, monkeypatch):
         "size": "tiny",
         "instructions": "avx2",
         "parameters": 500,
+        "flops": 1e6,
         "sweeps": 3,
         "flops_per_second": [1.0, 2.0, 4.0],
     }

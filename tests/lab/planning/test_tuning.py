@@ -137,7 +137,9 @@ def test_regrets_and_the_noise_of_tuning_runs_enter_the_interval():
     assert noise**2 == pytest.approx(
         sum(curve.sd**2 for curve in curves) / 2 + sum(3 * curve.mean_regret**2 for curve in curves)
     )
-    assert df == pytest.approx(sum(curve.df for curve in curves), rel=0.01)
+    assert df == pytest.approx(
+        sum(curve.sd**2 for curve in curves) ** 2 / sum(curve.sd**4 / curve.df for curve in curves), rel=0.01
+    )
     assert "learning_rate fitted in each arm" in judge(sweep).paragraph
 
 
