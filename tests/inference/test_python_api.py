@@ -121,3 +121,12 @@ def test_predict_command(decoder, tmp_path, capsys):
 def test_bad_flags_of_predict(decoder, capsys, flags, message):
     assert main(["predict", str(decoder), *flags]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_folder_of_the_home_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=re.escape(str(tmp_path / "run"))):
+        zoo.load("~/run")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}/file is a file")):
+        zoo.train(zoo.load_config("gpt2:smoke"), "~/file")

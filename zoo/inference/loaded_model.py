@@ -20,7 +20,7 @@ from zoo.data.tokenizers.run_frame import ends_rows
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.decoding.sampling import Sampling
 from zoo.decoding.text_generator import Completion, Prompt, PromptReading, TextGenerator
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, user_path
 from zoo.inference.new_tokens import NEW_TOKENS
 from zoo.inference.task_predictions import Prediction, TaskPredictor, predict_examples
 from zoo.models.functional import Params, split
@@ -47,7 +47,8 @@ def load(folder: str | Path, step: str = "latest") -> "LoadedModel":
         ConfigError: there is no such run or checkpoint.
         DataError: the checkpoint is damaged.
     """
-    return LoadedModel(load_trained(Path(folder), str(step)), Path(folder))
+    folder = user_path(folder)
+    return LoadedModel(load_trained(folder, str(step)), folder)
 
 
 class LoadedModel:

@@ -7,6 +7,7 @@ from typing import Any
 import ml_collections
 
 from zoo import config as configs
+from zoo.errors import user_path
 from zoo.inference.loaded_model import LoadedModel, load
 
 
@@ -42,5 +43,6 @@ def train(config: Mapping[str, Any], workdir: str | Path, verbose: bool = True) 
     """
     from zoo.training.trainer import run
 
-    run(configs.override(config, {}), Path(workdir), print if verbose else lambda line: None)
+    workdir = user_path(workdir)
+    run(configs.override(config, {}), workdir, print if verbose else lambda line: None)
     return load(workdir)

@@ -12,6 +12,8 @@ from zoo import config as configs
 from zoo import data
 from zoo.data.labelled.example_rows import longest_first_lengths
 from zoo.data.labelled.examples import read_examples
+from zoo.data.sources.tables import label_text
+from zoo.data.sources.text_policy import BadTextPolicy
 from zoo.errors import ConfigError, DataError
 
 SENTENCES = [(f"the sheep number {i} is {'good' if i % 3 else 'bad'}", str(int(i % 3 > 0))) for i in range(40)]
@@ -438,3 +440,9 @@ def test_training_fraction_is_only_for_text_and_examples_only_for_tasks(files):
     text = {"objective.kind": "causal", "data.examples": 5}
     with pytest.raises(ConfigError, match=r"data\.examples=5 has no effect"):
         configs.resolve(configs.override(configs.default(), text))
+
+
+def test_whole_numbers_of_a_column_with_gaps_are_those_of_one_without():
+    """A table writes integers as floats where a value of the column is missing."""
+    policy = BadTextPolicy("error")
+    assert [label_text(value, (), "label", "", policy) for value in (1, 1.0, 0.5, True)] == ["1", "1", "0.5", "true"]

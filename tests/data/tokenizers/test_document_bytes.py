@@ -8,6 +8,7 @@ import pytest
 from tests.support.small_tokenizers import KINDS, saved
 from zoo.data.rows.token_streams import cached_streams, tokenize
 from zoo.data.sources.documents import Documents
+from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.document_bytes import ByteCount, bytes_of_tokens, encode_with_bytes
 from zoo.data.tokenizers.tokenizer import TokenOffsets
 from zoo.data.tokenizers.tokenizer_registry import load_tokenizer, read_pretrained
@@ -117,3 +118,8 @@ def test_dropout_of_a_file_is_off(tmp_path):
     assert dropped.encode(text).tolist() == plain.encode(text).tolist()
     dropped.save(tmp_path / "run")
     assert load_tokenizer(tmp_path / "run").fingerprint == plain.fingerprint
+
+
+def test_an_empty_text_has_no_tokens_and_no_offsets():
+    (found,) = ByteTokenizer().encode_with_offsets([""])
+    assert [len(part) for part in found] == [0, 0, 0]

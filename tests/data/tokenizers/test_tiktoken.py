@@ -102,6 +102,13 @@ def test_a_published_vocabulary_is_known_by_its_number_of_ranks(tmp_path, monkey
     assert all(min(vocabulary.special.values()) >= min(size, 50256) for size, vocabulary in PUBLISHED.items())
 
 
+def test_a_special_token_with_the_id_of_a_rank_is_refused(tmp_path):
+    added = {"104": {"content": "<bos>", "special": True}}
+    folder = written(tmp_path / "tokenizer", bos_token="<bos>", added_tokens_decoder=added)
+    with pytest.raises(DataError, match="<bos> has the id 104, which is the rank of a token of text"):
+        read_pretrained(folder)
+
+
 def test_an_unknown_vocabulary_is_named_as_what_it_is(tmp_path):
     with pytest.raises(ConfigError, match=r"a tiktoken file of \d+ ranks, which is none of gpt2 .*bos_token"):
         read_pretrained(written(tmp_path / "a"))

@@ -1,5 +1,7 @@
 """States of run folders, folders that hold other runs, and the lock."""
 
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -25,6 +27,7 @@ from zoo.lab.launch.sweep_lock import SweepLock
 from zoo.lab.launch.worker import write_config
 from zoo.lab.planning import arm_resolution
 from zoo.lab.planning.plan import make_plan
+from zoo.training.runtime.folder_lock import lock_run_folder
 
 fake = config.import_file(Path(__file__).parents[1] / "fake_run.py", "helper")
 
@@ -275,3 +278,14 @@ def test_a_run_of_fewer_steps_that_differs_in_more_is_another_run(runs, tmp_path
     assert "another run: " in line
     assert "model.dropout=0.3 there and 0.0 here" in line
     assert "training.steps=30 there and 40 here" in line
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def without(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    with pytest.raises(ConfigError, match=r"--output .*/s cannot be locked \(No locks available\); name a folder"):
+        SweepLock(tmp_path / "s")
+    with pytest.raises(ConfigError, match=r"--workdir .*/r cannot be locked \(No locks available\); name a folder"):
+        lock_run_folder(tmp_path / "r")

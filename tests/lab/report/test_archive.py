@@ -11,7 +11,8 @@ import pytest
 
 from tests.lab.report.lab_reports import write_report
 from zoo.cli.main import main
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, ZooError
+from zoo.files import read_json, write_json
 from zoo.lab.report.archive.experiment_page import experiment_page
 from zoo.lab.report.archive.result_record import JUDGED, PROCEDURE, finite_numbers, tuning_method, tuning_record
 from zoo.lab.report.archive.results_index import write_index
@@ -65,7 +66,7 @@ def test_tables_contain_the_numbers_of_the_runs(writer, output):
 
 
 def test_the_verdict_of_runs_that_others_replace_is_kept(writer, output, monkeypatch):
-    monkeypatch.setattr("zoo.lab.report.archive.sweep_tables.write_figures", lambda sweep, folder: [])
+    monkeypatch.setattr("zoo.lab.report.archive.sweep_tables.write_figures", lambda sweep, folder, kinds: [])
     path = output / "norms/result.json"
     first = json.loads(path.read_text())
     sweep = load_sweep(writer.root / "sweep")
@@ -85,6 +86,37 @@ def test_the_verdict_of_runs_that_others_replace_is_kept(writer, output, monkeyp
     path.write_text("{")
     with pytest.raises(ConfigError, match=r"norms/result.json cannot be read .* the verdict in it would be lost"):
         archive_results(sweep, output)
+
+
+def test_only_the_files_of_the_earlier_archive_are_replaced(writer, output):
+    folder = output / "norms"
+    for name in ("notes.csv", "mine.png", "mine.svg"):
+        (folder / name).write_text("mine")
+    earlier = json.loads((folder / "result.json").read_text())
+    (folder / "old.csv").write_text("of an earlier archive")
+    (folder / "result.json").write_text(json.dumps(earlier | {"tables": [*earlier["tables"], "old.csv"]}))
+    archive_results(load_sweep(writer.root / "sweep"), output)
+    assert [(folder / name).read_text() for name in ("notes.csv", "mine.png", "mine.svg")] == ["mine"] * 3
+    assert not (folder / "old.csv").exists()
+    assert json.loads((folder / "result.json").read_text())["tables"] == earlier["tables"]
+
+
+def test_an_archive_that_fails_leaves_the_earlier_one(writer, output, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    before = {path: path.read_bytes() for path in output.rglob("*") if path.is_file()}
+    monkeypatch.setattr("zoo.lab.report.archive.sweep_tables.write_json", full)
+    with pytest.raises(ZooError, match="No space left"):
+        archive_results(load_sweep(writer.root / "sweep"), output)
+    assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
+    assert not list(output.glob(".archive*"))
+
+
+def test_a_sweep_is_not_archived_in_its_own_folder(writer):
+    sweep = writer.sweep(name="sweep")
+    with pytest.raises(ConfigError, match="is the folder of a sweep; archive elsewhere with --output"):
+        archive_results(load_sweep(sweep), sweep.parent)
 
 
 def test_figures_and_verdict_are_archived(output):
@@ -252,6 +284,8 @@ def test_the_command(writer, monkeypatch, capsys):
     written = {path: path.read_bytes() for path in Path("results").rglob("*") if path.is_file()}
     # A second call writes the same files and removes a file that is no longer written.
     (Path("results/norms") / "by_old.png").write_text("old")
+    record = read_json(Path("results/norms/result.json"))
+    write_json(Path("results/norms/result.json"), record | {"pictures": [*record["pictures"], "by_old.png"]})
     assert main(["results", str(sweep)]) == 0
     assert {path: path.read_bytes() for path in Path("results").rglob("*") if path.is_file()} == written
     Path("results/norms/result.json").write_text("{")
@@ -266,6 +300,7 @@ def test_the_command(writer, monkeypatch, capsys):
     assert main(["results", str(sweep), "--output", "own"]) == 2
     assert "own/README.md was not written by zoo results; archive in another folder" in capsys.readouterr().err
     assert Path("own/README.md").read_text() == "# Results of ours\n"
+    assert [path.name for path in Path("own").iterdir()] == ["README.md"]
     # Two sweeps must not share a folder of the archive.
     assert main(["results", str(sweep), f"{sweep}/", "--output", "other"]) == 2
     assert capsys.readouterr().err == f"error: {sweep.resolve()} is given twice\n"

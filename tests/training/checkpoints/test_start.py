@@ -16,6 +16,7 @@ from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise_statistics
 from zoo.objectives import make_objective
+from zoo.training.checkpoints import warm_start
 from zoo.training.checkpoints.warm_start import read_weights, replaceable_parts
 from zoo.training.mesh import make_mesh
 from zoo.training.records.ancestry import seen_tokens
@@ -167,3 +168,27 @@ def test_damaged_origin_checkpoint_is_refused(first, tmp_path):
     victim.write_bytes(victim.read_bytes()[:-1])
     with pytest.raises(DataError, match="checkpoint 12 of"):
         run(small(**BATCHNORM, training__start_from=str(broken)), tmp_path / "next", quiet)
+
+
+@pytest.mark.parametrize(("replaced", "looks"), [(True, 2), (False, 1)])
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_looked_for_again(replaced, looks, tmp_path, monkeypatch):
+    """A run in training removes the checkpoint that another process reads, and has a newer one."""
+    (checkpoints := tmp_path / "checkpoints").mkdir()
+    (checkpoints / "4" / "state").mkdir(parents=True)
+    calls = []
+
+    def reading(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            if replaced:
+                (checkpoints / "4").rename(checkpoints / "5")
+            raise DataError("checkpoint 4 cannot be read")
+        return {}, 5
+
+    monkeypatch.setattr(warm_start, "_read_step", reading)
+    if replaced:
+        assert read_weights(tmp_path, {}) == ({}, 5)
+    else:
+        with pytest.raises(DataError, match="cannot be read"):
+            read_weights(tmp_path, {})
+    assert len(calls) == looks

@@ -63,8 +63,9 @@ def archive(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Archives the sweeps and writes the index page; prints the paths."""
     from zoo.files import read_json
-    from zoo.lab.report.archive.results_index import write_index
+    from zoo.lab.report.archive.results_index import check_index, write_index
 
+    check_index(args.output)
     written = [*archive(args), write_index(args.output)]
     if args.json:
         found = [read_json(path) for path in sorted(args.output.glob("*/result.json"))]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from zoo.data.tokenizers.added_tokens import AddedTokens
 from zoo.data.tokenizers.byte_pair import byte_of_symbol
-from zoo.errors import ConfigError, DataError
+from zoo.errors import ConfigError, DataError, listed
 
 _LINE = re.compile(rb"[A-Za-z0-9+/]+=* \d+")
 _ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -107,6 +107,8 @@ def read_tiktoken(path: Path) -> Any:
             "tokenizer.json"
         )
     special = {**(known.special if known else {}), **{token.content: id for id, token in added.by_id.items()}}
+    if taken := [f"{name} has the id {id}" for name, id in special.items() if id in {*ranks.values()}]:
+        raise DataError(f"{listed(taken, 3)}, which is the rank of a token of text; the files do not belong together")
     return tiktoken_model(ranks, known.pattern if known else CL100K, special, [*(known.special if known else {})])
 
 

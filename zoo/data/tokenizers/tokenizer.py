@@ -374,7 +374,7 @@ def _offsets_of_bytes(text: str, ids: np.ndarray, sizes: Sequence[int]) -> Token
 
     Part of a character counts as the character.
     """
-    content = np.frombuffer(text.encode(), np.uint8)
+    content, sizes = np.frombuffer(text.encode(), np.uint8), np.asarray(sizes, np.int64)
     # The number of each byte's character.
     character = np.append(np.cumsum((content & 0xC0) != 0x80) - 1, len(text))
     stops = np.cumsum(sizes, dtype=np.int64)

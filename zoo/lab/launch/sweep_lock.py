@@ -32,7 +32,7 @@ class SweepLock:
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = self._describe_holder()
+            holder = self._describe_holder() if isinstance(error, BlockingIOError) else _no_locks(folder, error)
             os.close(self.descriptor)
             raise ConfigError(holder) from error
         self.record_children([])
@@ -74,3 +74,7 @@ def is_alive(process: int) -> bool:
     except (PermissionError, OverflowError):
         pass
     return True
+
+
+def _no_locks(folder: Path, error: OSError) -> str:
+    return f"--output {folder} cannot be locked ({error.strerror}); name a folder on a file system that has locks"

@@ -18,6 +18,8 @@ from zoo.training.records.record_faults import config_edit, lost_checkpoint
 from zoo.training.records.run_folder import RunFolder
 
 WEIGHTS = ("params", "stats")
+# How often the newest checkpoint is read that a run in training replaces meanwhile.
+_LOOKS = 5
 
 
 def check_start_from(config: ResolvedConfig) -> None:
@@ -144,6 +146,21 @@ def read_weights(
             checkpoint is wanted of a run that is done, and the one of its end is gone.
         DataError: the checkpoint is damaged.
     """
+    for look in range(_LOOKS):
+        newest = RunFolder(folder, strict=False).newest
+        try:
+            return _read_step(folder, abstract, step, replaceable)
+        except DataError:
+            # A run in training removes checkpoints, while they are read, for newer ones.
+            if look + 1 == _LOOKS or RunFolder(folder, strict=False).newest == newest:
+                raise
+    raise AssertionError
+
+
+def _read_step(
+    folder: Path, abstract: dict[str, Any], step: str, replaceable: ReplaceableParts
+) -> tuple[dict[str, Any], int]:
+    """Reads the checkpoint that is now the wanted one. Raises as `read_weights`."""
     checkpoints = Checkpoints(folder / "checkpoints", 1, read_only=True)
     try:
         number = checkpoints.resolve_step(step)

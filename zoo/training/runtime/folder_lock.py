@@ -63,7 +63,7 @@ def _try_lock(file: BinaryIO) -> bool:
     for _ in range(LOOKS):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             time.sleep(SECONDS)
         else:
             return True
@@ -101,7 +101,14 @@ def lock_run_folder(workdir: Path) -> BinaryIO:
         file = (workdir / ".lock").open("ab+", buffering=0)
     except OSError as error:
         raise not_writable(workdir, error, "--workdir") from error
-    if not _try_lock(file):
+    try:
+        locked = _try_lock(file)
+    except OSError as error:
+        file.close()
+        raise ConfigError(
+            f"--workdir {workdir} cannot be locked ({error.strerror}); name a folder on a file system that has locks"
+        ) from error
+    if not locked:
         file.seek(0)
         raise ConfigError(
             f"--workdir {workdir} is in use by {file.read().decode().strip() or 'another process'}"

@@ -51,6 +51,13 @@ class ArchivedResult(NamedTuple):
     page: str
 
 
+def check_index(output: Path) -> None:
+    """Raises ConfigError if the folder of an archive has a README.md of its own."""
+    index = output / PAGE
+    if index.exists() and not index.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN_HERE):
+        raise ConfigError(f"{index} was not written by zoo results; archive in another folder with --output")
+
+
 def write_index(output: Path) -> Path:
     """Writes `output`/README.md about all archived results, and a page into each one's folder.
 
@@ -69,8 +76,7 @@ def write_index(output: Path) -> Path:
     lines = [*HEAD, *(results_table(results) if results else ()), *effort_lines(output / one.name for one in results)]
     lines += [noise, ""] if (output / NOISE_FILE).exists() else []
     try:
-        if index.exists() and not index.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN_HERE):
-            raise ConfigError(f"{index} was not written by zoo results; archive in another folder with --output")
+        check_index(output)
         write_experiment_pages(results, output)
         write_atomic(index, "\n".join(lines))
     except OSError as error:

@@ -18,6 +18,8 @@ A sweep becomes a folder of its name with
 
 import csv
 import io
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -108,29 +110,46 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
     verdict = judge(sweep)
     before, outcomes = _replaced(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in (*folder.glob("*.csv"), *folder.glob("*.png")):
-            old.unlink()
-        write_atomic(folder / "runs.csv", csv_text(_runs(sweep)))
-        if sweep.contrasts:
-            write_atomic(folder / "contrasts.csv", csv_text(contrast_rows(sweep, verdict)))
-        if len(sweep.arms) > 1:
-            write_atomic(folder / "differences.csv", csv_text(difference_rows(sweep)))
-        if grid:
-            write_atomic(folder / "tuning.csv", csv_text(_tuning_rows(grid)))
-        for other in filter(None, further):
-            write_atomic(folder / f"tuning-{other.field.rpartition('.')[2]}.csv", csv_text(_tuning_rows(other)))
-        pictures = [path.name for path in write_figures(sweep, folder) if path.suffix == ".png"]
-        for path in folder.glob("*.svg"):
-            path.unlink()
-        tables = tables_in(folder)
-        record = result_record(sweep, verdict, grid, further) | {"tables": tables, "pictures": pictures}
-        if earlier := earlier_verdicts(before, outcomes, record) if before else []:
-            record["verdicts_before"] = earlier
-        write_json(folder / "result.json", finite_numbers(in_order(record)))
+        output.mkdir(parents=True, exist_ok=True)
+        # An archive is replaced when the new one is complete, and only its own files.
+        with tempfile.TemporaryDirectory(prefix=".archive-", dir=output) as new:
+            tables = _write_tables(sweep, verdict, [grid, *further], Path(new))
+            pictures = [path.name for path in write_figures(sweep, Path(new), kinds=("png",))]
+            record = result_record(sweep, verdict, grid, further) | {"tables": tables, "pictures": pictures}
+            if earlier := earlier_verdicts(before, outcomes, record) if before else []:
+                record["verdicts_before"] = earlier
+            write_json(Path(new) / "result.json", finite_numbers(in_order(record)))
+            folder.mkdir(exist_ok=True)
+            written = {path.name for path in Path(new).iterdir()}
+            for name in sorted(written):
+                os.replace(Path(new) / name, folder / name)
+        for name in {*before.get("tables", ()), *before.get("pictures", ())} - written:
+            (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise not_writable(folder, error) from error
     return folder
+
+
+def _write_tables(sweep: SweepResults, verdict: Verdict, grids: Sequence[TuningGrid | None], folder: Path) -> list[str]:
+    """Writes the tables of a sweep; returns their names, as `tables_in` does.
+
+    Args:
+        sweep: the sweep.
+        verdict: on its claims.
+        grids: the results of its tunings, None for one without any.
+        folder: to write to.
+    """
+    write_atomic(folder / "runs.csv", csv_text(_runs(sweep)))
+    if sweep.contrasts:
+        write_atomic(folder / "contrasts.csv", csv_text(contrast_rows(sweep, verdict)))
+    if len(sweep.arms) > 1:
+        write_atomic(folder / "differences.csv", csv_text(difference_rows(sweep)))
+    grid, *further = grids
+    if grid:
+        write_atomic(folder / "tuning.csv", csv_text(_tuning_rows(grid)))
+    for other in filter(None, further):
+        write_atomic(folder / f"tuning-{other.field.rpartition('.')[2]}.csv", csv_text(_tuning_rows(other)))
+    return tables_in(folder)
 
 
 def tables_in(folder: Path) -> list[str]:
@@ -148,6 +167,8 @@ def _replaced(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     nothing without one.
     """
     path = folder / "result.json"
+    if (folder / "experiment.json").exists():
+        raise ConfigError(f"{folder} is the folder of a sweep; archive elsewhere with --output")
     if not path.exists():
         return {}, {}
     try:
