@@ -1,6 +1,7 @@
 """The data set of plain text: tokenised sources with their fixed split."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -166,7 +167,24 @@ class TextDataset(UnlabelledDataset):
             [digest for text in texts if isinstance(text, Documents) for digest in text.index.digests]
             for texts in ([text.documents for text in self.held_out_texts], [part.train for part in self.parts])
         )
-        return shared_lines(held_out, training, "documents")
+        return shared_lines(held_out, training, "documents") or self._in_two_sources()
+
+    def _in_two_sources(self) -> list[str]:
+        """Returns a line about text that two sources of a mixture have, each divided by itself."""
+        if self.held_out:
+            return []
+        of_sources = [
+            {file.path.resolve() for file in part.source.files}
+            if isinstance(part.source, StoredTokens)
+            else {*part.source.index.digests}
+            for part in self.parts
+        ]
+        count = sum(len(one & other) for one, other in itertools.combinations(of_sources, 2))
+        line = (
+            f"data.mixture has {count:,} text{'s' * (count != 1)} in two sources, each of which is divided by itself: what "
+            "one holds out, the other trains on; leave it out of one, or name data.held_out"
+        )
+        return [line] if count else []
 
 
 def _stream_record(part: str, stream: Stream) -> dict[str, Any]:

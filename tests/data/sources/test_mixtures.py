@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -138,6 +139,19 @@ def test_a_document_that_one_source_holds_out_and_another_trains_on_is_counted(t
     assert 0 < shared < len(held_out)
     (line,) = mixed.summary()["warnings"]
     assert line.startswith(f"{shared} of {len(held_out)} held-out documents are also training documents")
+
+
+def test_a_file_of_two_sources_is_named_where_its_end_is_held_out(parts, tmp_path):
+    """The ends of few documents are cut off, so that no held-out document is a training document."""
+    (folder := tmp_path / "both").mkdir()
+    for part in parts:
+        shutil.copy(part, folder)
+    mixed = (f"1*text:{parts[0]}", f"1*text:{folder}")
+    (line,) = dataset(mixed).summary()["warnings"]
+    assert line.startswith("data.mixture has 1 text in two sources, each of which is divided by itself")
+    (tmp_path / "held_out.txt").write_text("another text")
+    assert "warnings" not in dataset(mixed, held_out=f"text:{tmp_path}/held_out.txt").summary()
+    assert "warnings" not in dataset(entries(parts, 1, 1)).summary()
 
 
 def test_parts_of_which_most_documents_are_copies_are_named_where_a_share_is_held_out(tmp_path):

@@ -404,6 +404,15 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
         read_lines(tmp_path / "latin", "--prompts")
 
 
+def test_copies_among_few_documents_are_named(tmp_path):
+    for name in ("a.txt", "a.txt~", "b.txt"):
+        (tmp_path / name).write_text("a text " * 20 if name[0] == "a" else "another " * 20)
+    (line,) = read(f"text:{tmp_path}").copies
+    assert "2 of the 3 documents are different; the end of the text is held out" in line
+    (tmp_path / "a.txt~").unlink()
+    assert not read(f"text:{tmp_path}").copies
+
+
 def test_documents_that_are_mostly_copies_are_named():
     # There are ten swaps of two of five places, and ten million of eight of them.
     (line,) = read("synthetic:permutations,length=1,documents=100,symbols=5").copies

@@ -170,10 +170,16 @@ class Documents:
 
     @property
     def copies(self) -> list[str]:
-        """A line if the loss on a held-out share is not that on such documents, since most of these
-        occur several times and equal ones stay together.
+        """A line if the loss on a held-out share is not that on such documents: most of these occur
+        several times, and equal ones stay together; or there are so few that the end of one is held
+        out, of which a copy may be trained on.
         """
         different = len(set(self.index.digests))
+        if different < self.count < _WHOLE_DOCUMENTS_FROM:
+            return [
+                f"{self.name}: {different} of the {self.count} documents are different; the end of the text is held out, "
+                "and may be trained on in a copy"
+            ]
         if self.count < max(_WHOLE_DOCUMENTS_FROM, _COPIES * different):
             return []
         return [
