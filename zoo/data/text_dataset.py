@@ -181,8 +181,8 @@ class TextDataset(UnlabelledDataset):
         ]
         count = sum(len(one & other) for one, other in itertools.combinations(of_sources, 2))
         line = (
-            f"data.mixture has {count:,} text{'s' * (count != 1)} in two sources, each of which is divided by itself: what "
-            "one holds out, the other trains on; leave it out of one, or name data.held_out"
+            f"data.mixture has {count:,} text{'s' * (count != 1)} in two sources, each of which is divided by itself: "
+            "what one holds out, the other trains on; leave it out of one, or name data.held_out"
         )
         return [line] if count else []
 

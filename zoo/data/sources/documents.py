@@ -177,8 +177,8 @@ class Documents:
         different = len(set(self.index.digests))
         if different < self.count < _WHOLE_DOCUMENTS_FROM:
             return [
-                f"{self.name}: {different} of the {self.count} documents are different; the end of the text is held out, "
-                "and may be trained on in a copy"
+                f"{self.name}: {different} of the {self.count} documents are different; the end of the text is held "
+                "out, and may be trained on in a copy"
             ]
         if self.count < max(_WHOLE_DOCUMENTS_FROM, _COPIES * different):
             return []
