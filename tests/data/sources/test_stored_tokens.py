@@ -295,7 +295,6 @@ WRONG = {
     "numbers that are no ids": (lambda folder: npy(folder, IDS, "<f4"), "an array of float32"),
     "objects": (lambda folder: [np.save(folder / "a.npy", np.array([{}], object), allow_pickle=True), folder / "a.npy"][1], "not a complete .npy file"),
     "an array that is cut off": (shortened(npy, 2), "not a complete .npy file"),
-    "uint32 of few ids read as uint16": (lambda folder: nanogpt(folder, np.arange(5000) % 10, "<u4"), "every second uint16 is below 16, so these are ids of uint32"),
     "uint32 read as uint16": (lambda folder: nanogpt(folder, IDS, "<u4"), "every second uint16 is below 16, so these are ids of uint32; set data.token_dtype=uint32"),
     "int64 read as uint16": (lambda folder: nanogpt(folder, IDS, "<i8"), "so these are ids of int64; write them as uint32, or as .npy"),
     "no tokens": (lambda folder: nanogpt(folder, IDS[:0]), "there are no tokens"),

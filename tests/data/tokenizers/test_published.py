@@ -194,9 +194,3 @@ def written(path, text):
 def test_the_path_has_no_effect_with_other_kinds():
     with pytest.raises(ConfigError, match="no effect"):
         configs.resolve(configs.override(configs.default(), {"data.tokenizer.path": "x"}))
-
-
-def test_a_vocabulary_without_its_unknown_token_is_refused(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[CLS]", "[SEP]", "[MASK]", "the", "##s"]))
-    with pytest.raises(DataError, match=r"no token '\[UNK\]', which stands for text that its vocabulary cannot spell"):
-        read_pretrained(tmp_path / "vocab.txt")

@@ -158,10 +158,7 @@ def _check_width(path: Path, head: bytes, dtype: str) -> None:
     found = np.dtype(dtype).newbyteorder("<")
     ids = np.frombuffer(head, found, len(head) // (2 * found.itemsize) * 2)
     low, high = ids[::2], ids[1::2]
-    if len(high) < _TELLING_IDS or high.max() >= _LARGEST_HALF:
-        return
-    # Ids of a small vocabulary are small themselves, but not all of every second one is 0.
-    if (low >= _LARGEST_HALF).mean() < 0.25 and (high.any() or not low.any()):
+    if len(high) < _TELLING_IDS or high.max() >= _LARGEST_HALF or (low >= _LARGEST_HALF).mean() < 0.25:
         return
     wider = "uint32" if found.itemsize == 2 and ids[2::4].any() else "int64"
     advice = "set data.token_dtype=uint32" if wider == "uint32" else "write them as uint32, or as .npy"

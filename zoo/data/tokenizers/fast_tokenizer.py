@@ -24,8 +24,6 @@ OPENING = ("[CLS]", "<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "<|e
 MASKS = ("[MASK]", "<mask>")
 SEPARATORS = ("[SEP]", "</s>")
 # Decoders for which the text of a sequence is that of its tokens, one after the other.
-# Kinds of models that spell unknown text by a token of its own, and fail without it.
-_NEED_UNKNOWN = {"WordPiece", "WordLevel"}
 _ONE_BY_ONE = {"ByteFallback", "Metaspace", "Replace", "Fuse", "Strip"}
 
 
@@ -47,7 +45,7 @@ class FastTokenizer(Tokenizer):
         roles: as given; empty if the search finds the same tokens.
 
     Raises:
-        DataError: it has no token that could open a document, or lacks that of unknown text.
+        DataError: it has no token that could open a document.
     """
 
     def __init__(self, model: Any, roles: Mapping[str, str] = MappingProxyType({})):
@@ -64,7 +62,6 @@ class FastTokenizer(Tokenizer):
                 f"the tokenizer has no token that could open a document; looked for {searched}, and for the bos_token "
                 "of tokenizer_config.json"
             )
-        _check_unknown(settings["model"], vocabulary)
         # A run's own file keeps only roles that decide something.
         self.roles = dict(roles) if chosen != _tokens_in_use(vocabulary, {}) else {}
         special_ids = {id for id, token in added.items() if token.special} | {bos_id}
@@ -176,14 +173,6 @@ def _tokens_in_use(
         for role, others in (("mask_token", MASKS), ("sep_token", SEPARATORS))
     )
     return bos_id, mask_id, separator_id
-
-
-def _check_unknown(model: Mapping[str, Any], vocabulary: Mapping[str, int]) -> None:
-    """Raises DataError if a model lacks the token of text that it cannot spell."""
-    if model["type"] in _NEED_UNKNOWN and (unknown := model.get("unk_token")) not in vocabulary:
-        raise DataError(
-            f"the tokenizer has no token {unknown!r}, which stands for text that its vocabulary cannot spell; add it"
-        )
 
 
 def _writes_bytes(settings: Mapping[str, Any]) -> bool:
