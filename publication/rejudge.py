@@ -144,10 +144,8 @@ def _earlier_verdicts(
         outcomes, verdict: those of today.
     """
     kept = list(result.get("verdicts_before", ()))
-    procedure, earlier = (
-        result.get("procedure", EARLIER_PROCEDURE),
-        {row["contrast"]: row["outcome"] for row in contrasts},
-    )
+    procedure = result.get("procedure", EARLIER_PROCEDURE)
+    earlier = {row["contrast"]: row["outcome"] for row in contrasts}
     if procedure == PROCEDURE or (earlier, result["verdict"]) == (dict(outcomes), verdict):
         return kept
     ids = claim_ids(claim["id"]) if (claim := result["claim"]) else []

@@ -110,7 +110,7 @@ def test_an_archive_that_fails_leaves_the_earlier_one(writer, output, monkeypatc
     with pytest.raises(ZooError, match="No space left"):
         archive_results(load_sweep(writer.root / "sweep"), output)
     assert {path: path.read_bytes() for path in output.rglob("*") if path.is_file()} == before
-    assert not list(output.glob(".archive*"))
+    assert not list(output.rglob(".new*"))
 
 
 def test_a_sweep_is_not_archived_in_its_own_folder(writer):

@@ -110,8 +110,8 @@ def cached_streams(
             *(part.fingerprint for part in parts.values()),
             tokenizer.fingerprint,
             *(["sentences"] if with_sentences else []),
-            # Streams of earlier versions have a space before each sentence.
-            *([] if tokenizer.within_text is tokenizer else ["within text"]),
+            # Streams of earlier versions may have a space before each sentence.
+            *([] if tokenizer.lossless else ["within text"]),
         ]
     )
     folder = cache_directory() / "tokens" / hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -162,10 +162,13 @@ def _encoded(
     tokenizer: Tokenizer, batch: Sequence[Piece], count: ByteCount, with_sizes: bool
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns the ids of each piece, and the bytes of each token if they are asked for."""
-    readers = {True: tokenizer, False: tokenizer.within_text}
     parts = {
-        opens: iter(_encoded_texts(reader, [piece.text for piece in batch if piece.opens == opens], with_sizes))
-        for opens, reader in readers.items()
+        opens: _encoded_texts(
+            tokenizer if opens else tokenizer.within_text,
+            [piece.text for piece in batch if piece.opens == opens],
+            with_sizes,
+        )
+        for opens in {piece.opens for piece in batch}
     }
     found = []
     for piece in batch:

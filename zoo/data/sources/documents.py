@@ -170,9 +170,10 @@ class Documents:
 
     @property
     def copies(self) -> list[str]:
-        """A line if the loss on a held-out share is not that on such documents: most of these occur
-        several times, and equal ones stay together; or there are so few that the end of one is held
-        out, of which a copy may be trained on.
+        """A line if copies make the held-out loss another one than that on unseen documents.
+
+        Either most documents occur several times, and equal ones stay together. Or there are so few
+        that the end of the text is held out, and a copy of it may be in the training part.
         """
         different = len(set(self.index.digests))
         if different < self.count < _WHOLE_DOCUMENTS_FROM:

@@ -220,6 +220,6 @@ def label_text(value: Any, names: Iterable[str], column: str, where: str, policy
         policy.skip_record("without a label", where, f'no label at "{column}"')
         return None
     if isinstance(value, float) and value.is_integer():
-        # A column of whole numbers becomes one of floats where a value is missing.
+        # pandas stores a column of whole numbers as floats where a value is missing.
         value = int(value)
     return str(value).strip().lower() if isinstance(value, bool) else str(value).strip()

@@ -1,8 +1,8 @@
-"""SentencePiece's dummy prefix: the space before a text, so that its first word is the piece that it
-is after a space.
+"""SentencePiece's dummy prefix (`add_dummy_prefix`): a space put before a text, so that its first word
+is tokenised as it would be within the text.
 
-It belongs to the beginning of a document alone. Documents are encoded sentence by sentence, or in
-stretches of a few million characters, and the text after a cut follows other text.
+It belongs to the beginning of a document alone. Documents are encoded sentence by sentence, or a few
+million characters at a time, and what comes after a cut continues the document.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import Any
 
 from zoo.data.tokenizers.own_tokens import keep_own_tokens
 
-# A second `normalizer_spec` (field 3 of ModelProto) with `add_dummy_prefix` (its field 3) false:
-# of a message that comes twice, the later values count.
+# Appended to a serialised ModelProto: a second `normalizer_spec` (field 3) with `add_dummy_prefix`
+# (its field 3) false. Protocol Buffers merge a message that occurs twice, and later values win.
 _NO_PREFIX = bytes([3 << 3 | 2, 2, 3 << 3, 0])
 
 

@@ -1,4 +1,4 @@
-"""Models of the `tokenizers` library whose texts become no special tokens."""
+"""Sets up models of the `tokenizers` library so that no text becomes a special token."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -124,9 +124,8 @@ class Tokenizer(ABC):
 
     @property
     def within_text(self) -> "Tokenizer":
-        """The tokenizer of text that follows other text of a document, which begins with white space.
-
-        It has the same ids. Some tokenizers put a space before a text, which they do not do here.
+        """The tokenizer for text that continues a document, which begins with white space: the same
+        ids, without the space that some tokenizers put before a text.
         """
         return self
 

@@ -36,7 +36,8 @@ from zoo.lab.results.tuning_grid import why_not_tuned
 from zoo.lab.statistics.paired import UNKNOWN_NOISE, PairedDifference, paired_difference
 
 MINIMUM_PAIRS = 2
-# Two runs of equal arms that each diverge with probability 1/2 contradict nothing in 1 of 8 sweeps.
+# With two seeds, equal arms whose runs diverge half of the time would be told apart in 1 of 8 sweeps,
+# with three in 1 of 32.
 MINIMUM_INFINITE_PAIRS = 3
 _EQUAL_PAIRS_NOTE = "the difference is exactly the same in every seed"
 _MAY_BE_CHANCE = "and no other runs tell how much such differences vary, so that chance may have made them equal"

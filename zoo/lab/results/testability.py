@@ -159,12 +159,12 @@ class _BesideFloor:
         """Whether the mean is better than the floor by more than its own error; shares of answers,
         which differ much between seeds that solve a task and others, by the floor's sampling error.
         """
-        error = error_of_mean(self.ends) * (1 if higher_is_better(self.metric) else -1)
+        error = _error_of_mean(self.ends) * (1 if higher_is_better(self.metric) else -1)
         sampled = bool(_sampling_error(self.metric, self.score))
         return self.is_better and (sampled or _better(self.metric, _mean_of(self.ends), self.score + error))
 
     def __str__(self) -> str:
-        error = f" ± {error_of_mean(self.ends):.2g}" if self.is_better else ""
+        error = f" ± {_error_of_mean(self.ends):.2g}" if self.is_better else ""
         return f"{self.label}: {_shown(_mean_of(self.ends))}{error}"
 
 
@@ -193,7 +193,7 @@ def hardest(floors: Mapping[str, float], metric: str) -> str:
     return (max if higher_is_better(metric) else min)(floors, key=floors.get)
 
 
-def error_of_mean(values: Sequence[float]) -> float:
+def _error_of_mean(values: Sequence[float]) -> float:
     """Returns how far the mean of all seeds may lie beyond that of these, by a one-sided t interval of
     95 %; 0 where one seed tells nothing about it, or one of several has diverged.
     """

@@ -32,7 +32,7 @@ from zoo.lab.statistics.paired import ALPHA, holm
 
 # Differences from a baseline that are told in sentences; a table has more.
 MOST_SENTENCES = 3
-# An interval of equal arms that excludes 0 by a smaller p is more than chance, whatever others do.
+# A difference of equal arms with a smaller p, after Holm's correction, is not explained by chance.
 EXCLUDED = 0.01
 _PRECEDENCE = ("not supported", "not testable", "not tuned", "undecided")
 
@@ -113,8 +113,8 @@ def claim_verdict(outcomes: Sequence[ContrastVerdict]) -> str:
     if all(outcome.contrast.rule == "equal" for outcome in outcomes):
         excluded = [outcome for outcome in outcomes if outcome.outcome == "refuted"]
         explained = _chance_explains([outcome.difference.alpha for outcome in outcomes])
-        clear = [p for p in holm([outcome.refutation_p for outcome in outcomes]) if p < EXCLUDED]
-        if len(excluded) > explained or clear:
+        corrected = holm([outcome.refutation_p for outcome in outcomes])
+        if len(excluded) > explained or any(p < EXCLUDED for p in corrected):
             return "not supported"
         return overall_verdict({outcome.outcome for outcome in outcomes} - {"refuted"})
     return overall_verdict({outcome.outcome for outcome in outcomes})

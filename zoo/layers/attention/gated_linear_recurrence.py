@@ -42,8 +42,8 @@ class GatedLinearRecurrence(TokenMixer):
     convolution_bias: bool = False
     """Whether the short convolutions of queries, keys and values have a bias."""
     normaliser: bool = False
-    layer_name = "recurrence"
     """Whether the state has another column, the sum of the keys, for a subclass to divide by."""
+    layer_name = "recurrence"
 
     def __init__(self, config: ResolvedConfig, cross: bool = False, gain: float = 1.0):
         super().__init__(config, cross, gain)

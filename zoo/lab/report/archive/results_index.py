@@ -54,7 +54,11 @@ class ArchivedResult(NamedTuple):
 def check_index(output: Path) -> None:
     """Raises ConfigError if the folder of an archive has a README.md of its own."""
     index = output / PAGE
-    if index.exists() and not index.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN_HERE):
+    try:
+        foreign = index.exists() and not index.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN_HERE)
+    except OSError as error:
+        raise not_writable(index, error) from error
+    if foreign:
         raise ConfigError(f"{index} was not written by zoo results; archive in another folder with --output")
 
 
@@ -75,8 +79,8 @@ def write_index(output: Path) -> Path:
     noise = f"[The noise floor]({NOISE_FILE}): how small a difference an experiment of each size can find."
     lines = [*HEAD, *(results_table(results) if results else ()), *effort_lines(output / one.name for one in results)]
     lines += [noise, ""] if (output / NOISE_FILE).exists() else []
+    check_index(output)
     try:
-        check_index(output)
         write_experiment_pages(results, output)
         write_atomic(index, "\n".join(lines))
     except OSError as error:

@@ -110,16 +110,15 @@ def archive_results(sweep: SweepResults, output: Path, allow_dirty: bool = False
     verdict = judge(sweep)
     before, outcomes = _replaced(folder)
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        # An archive is replaced when the new one is complete, and only its own files.
-        with tempfile.TemporaryDirectory(prefix=".archive-", dir=output) as new:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The files of an earlier archive are replaced when all new ones are written.
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as new:
             tables = _write_tables(sweep, verdict, [grid, *further], Path(new))
             pictures = [path.name for path in write_figures(sweep, Path(new), kinds=("png",))]
             record = result_record(sweep, verdict, grid, further) | {"tables": tables, "pictures": pictures}
             if earlier := earlier_verdicts(before, outcomes, record) if before else []:
                 record["verdicts_before"] = earlier
             write_json(Path(new) / "result.json", finite_numbers(in_order(record)))
-            folder.mkdir(exist_ok=True)
             written = {path.name for path in Path(new).iterdir()}
             for name in sorted(written):
                 os.replace(Path(new) / name, folder / name)
