@@ -75,6 +75,7 @@ def test_the_prefix_belongs_to_the_beginning_of_a_document(tokenizer):
 
 
 def test_another_document_token_keeps_what_is_within(tokenizer):
+    assert tokenizer.within_text.bos_id == tokenizer.bos_id
     other = tokenizer.with_document_id(1 if tokenizer.bos_id != 1 else 2)
     assert other.within_text.bos_id == other.bos_id
 
@@ -82,6 +83,15 @@ def test_another_document_token_keeps_what_is_within(tokenizer):
 @pytest.mark.parametrize("make", [byte_level, wordpiece])
 def test_tokenizers_without_a_prefix_stay_as_they_are(make, cache):
     found = PretrainedTokenizer(keep_own_tokens(make()))
+    assert found.within_text is found
+
+
+def test_models_that_strip_a_text_keep_the_prefix(cache):
+    from tokenizers import normalizers
+
+    model = byte_fallback()
+    model.normalizer = normalizers.Sequence([normalizers.Strip(), model.normalizer])
+    found = PretrainedTokenizer(keep_own_tokens(model))
     assert found.within_text is found
 
 

@@ -284,6 +284,22 @@ def test_gains_of_added_features_have_the_same_sign():
     assert "b+c" not in third
 
 
+def test_noise_of_gains_is_that_of_the_tuning_runs_of_all_their_arms(monkeypatch):
+    """A pair of features is a sum of four arms, two of which are noisier than the others."""
+    sds = {"nothing": 0.001, "a": 0.05, "b": 0.05, "a+b": 0.001}
+    finished_sweep = finished({"leave_out": {level: [2.0 + lost] * 3 for level, lost in LOST.items()}})
+    names = {arm.name: arm.factors["leave_out"] for arm in finished_sweep.arms}
+
+    def curves(tuning, arm):
+        return [SimpleNamespace(problem="", mean_regret=0.0, sd=sds.get(names[arm], 0.001), df=5)]
+
+    monkeypatch.setattr(noise_module, "tuning_curves", curves)
+    gain = feature_gains(finished_sweep).pairs["a", "b"]
+    ((error, df), *_) = gain.errors
+    assert error**2 == pytest.approx(sum(sd**2 for sd in sds.values()) / 3)
+    assert df == pytest.approx(10, rel=0.01)
+
+
 def test_intervals_of_gains_have_the_noise_and_the_regret_of_every_arm_in_them(monkeypatch):
     """An arm that counts twice in a sum has four times its variance there."""
     curve = SimpleNamespace(problem="", mean_regret=0.01, sd=0.0, df=5)
