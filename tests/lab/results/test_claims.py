@@ -80,6 +80,10 @@ def test_refutations_are_corrected_within_a_claim_only():
     verdict = judge(sweep_of(losses, [refuted, *together]))
     assert verdict.claims == {"X1": "undecided"}
     assert "not after Holm's correction for 4 contrasts" in verdict.paragraph
+    # A contrast whose runs are missing is not among those that p is corrected for.
+    losses["short"] = [2.0] * 3
+    verdict = judge(sweep_of(losses, [refuted, *together, ("X1", "short", "base", "superiority", 0.0)]))
+    assert "not after Holm's correction for 4 contrasts" in verdict.paragraph
 
 
 def test_a_claim_keeps_the_verdict_of_the_look_that_decided_it():
