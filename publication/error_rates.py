@@ -15,6 +15,7 @@ import numpy as np
 from zoo.files import write_atomic
 from zoo.lab.declarations import Tune
 from zoo.lab.planning.tuning_search import search_state
+from zoo.lab.results.noise import noise_of_curves
 from zoo.lab.results.tuning_grid import tuned_value
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import design_until_decided
@@ -24,8 +25,13 @@ from zoo.lab.statistics.tuning_curve import MISFIT_LEVEL, misfit_p, total_regret
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SWEEPS = 20_000
 TUNED_SWEEPS = 1_000
-# Degrees of freedom of the noise that other runs tell; the tuning runs of two arms have 14.
+# Degrees of freedom of the noise that other differences of the same arms tell.
 KNOWN_DF = 14
+# Seeds and values of the tuning runs through which a curve is fitted.
+TUNING_SEEDS, TUNING_VALUES = 3, 4
+# Standard deviation of what a seed does to one arm and not to the other, at all values alike, in those
+# of a run. Pairs then vary by 1.3 times the deviation of runs around the curves, as in the archive.
+INTERACTION = 0.8
 PLANS: Mapping[str, Mapping[int, float]] = {
     "3": {3: ALPHA},
     "6": {6: ALPHA},
@@ -59,6 +65,8 @@ def run_noise(kind: str, random: np.random.Generator, shape: tuple[int, ...]) ->
 
 
 KINDS = ("normal", "t(3)", "heteroscedastic", "log-normal", "contaminated")
+# From which runs the noise is known.
+PAIRS, TUNING_RUNS, NOT_KNOWN = "other pairs", "tuning runs", "no"
 
 
 def differences(kind: str, alike: bool, random: np.random.Generator, sweeps: int, seeds: int) -> np.ndarray:
@@ -71,11 +79,40 @@ def differences(kind: str, alike: bool, random: np.random.Generator, sweeps: int
         random: random numbers.
         sweeps, seeds: how many.
     """
+    a, b = arms_noise(kind, alike, random, sweeps, seeds)
+    return a - b
+
+
+def arms_noise(
+    kind: str, alike: bool, random: np.random.Generator, sweeps: int, runs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the noise of runs of two arms, each [sweeps, runs]; arguments as in `differences`."""
     if alike:
-        both = run_noise(kind, random, (sweeps, 2, seeds))
-        return both[:, 0] - both[:, 1]
-    a = run_noise(kind, random, (sweeps, 1, seeds))[:, 0]
-    return a if kind == "log-normal" else a - random.standard_normal((sweeps, seeds))
+        both = run_noise(kind, random, (sweeps, 2, runs))
+        return both[:, 0], both[:, 1]
+    a = run_noise(kind, random, (sweeps, 1, runs))[:, 0]
+    return a, np.zeros_like(a) if kind == "log-normal" else random.standard_normal(a.shape)
+
+
+def with_interaction(
+    kind: str, alike: bool, random: np.random.Generator, sweeps: int, seeds: int
+) -> tuple[np.ndarray, SimulatedNoise]:
+    """Returns paired differences of arms on which a seed acts unlike, and their noise as the tuning
+    runs of both arms tell it (`zoo.lab.results.noise.tuning_noise`).
+    """
+    d = INTERACTION * differences(kind, alike, random, sweeps, seeds) + differences(kind, alike, random, sweeps, seeds)
+    effects = INTERACTION * differences(kind, alike, random, sweeps, TUNING_SEEDS)
+    runs = arms_noise(kind, alike, random, sweeps, TUNING_SEEDS * TUNING_VALUES)
+    x = np.tile(np.arange(TUNING_VALUES) - (TUNING_VALUES - 1) / 2, TUNING_SEEDS)
+    of_seeds = np.repeat(np.eye(TUNING_SEEDS), TUNING_VALUES, axis=0)
+    design = np.column_stack([of_seeds, x, x**2])
+    residual_of = np.eye(len(x)) - design @ np.linalg.pinv(design)
+    df = len(x) - design.shape[1]
+    means = [arm.reshape(sweeps, TUNING_SEEDS, TUNING_VALUES).mean(2) for arm in runs]
+    parts = [((effects + means[0] - means[1]).var(1, ddof=1), TUNING_SEEDS - 1)]
+    parts += [((1 - 1 / TUNING_VALUES) * np.square(arm @ residual_of).sum(1) / df, df) for arm in runs]
+    total = sum(part for part, _ in parts)
+    return d, SimulatedNoise(np.sqrt(total), total**2 / sum(part**2 / freedom for part, freedom in parts))
 
 
 def rate_rows() -> Iterator[dict[str, str]]:
@@ -84,17 +121,17 @@ def rate_rows() -> Iterator[dict[str, str]]:
         for alike in (True, False):
             if not alike and kind not in ("log-normal", "contaminated"):
                 continue
-            for known in (True, False):
+            for known in (PAIRS, TUNING_RUNS, NOT_KNOWN):
                 random = np.random.default_rng(0)
-                d = differences(kind, alike, random, SWEEPS, 10)
-                other = differences(kind, alike, random, SWEEPS, KNOWN_DF + 1)
-                noise = SimulatedNoise(other.std(1, ddof=1), KNOWN_DF) if known else None
-                sd = float(differences(kind, alike, random, 200_000, 1).std())
-                row = {
-                    "noise": kind,
-                    "arms": "both alike" if alike else "only the means agree",
-                    "noise known": "yes" if known else "no",
-                }
+                if known == TUNING_RUNS:
+                    d, noise = with_interaction(kind, alike, random, SWEEPS, 10)
+                    sd = float(with_interaction(kind, alike, random, 200_000, 1)[0].std())
+                else:
+                    d = differences(kind, alike, random, SWEEPS, 10)
+                    other = differences(kind, alike, random, SWEEPS, KNOWN_DF + 1)
+                    noise = SimulatedNoise(other.std(1, ddof=1), KNOWN_DF) if known == PAIRS else None
+                    sd = float(differences(kind, alike, random, 200_000, 1).std())
+                row = {"noise": kind, "arms": "both alike" if alike else "only the means agree", "noise known": known}
                 for name, levels in PLANS.items():
                     found = sequential_outcomes(d, "superiority", 0.0, levels, noise=noise)
                     row[name] = _per_cent((found != UNDECIDED).mean())
@@ -108,29 +145,30 @@ def rate_rows() -> Iterator[dict[str, str]]:
 
 def tuned_rows() -> Iterator[dict[str, str]]:
     """Yields the rows of arms that are tuned by the search of `zoo run`, equal at their own optima."""
-    for kind, cliff in (("normal", 0.0), ("normal", CLIFF), ("t(3)", 0.0), ("log-normal", 0.0), ("contaminated", 0.0)):
+    plain = [(kind, 0.0, INTERACTION) for kind in ("normal", "t(3)", "log-normal", "contaminated")]
+    for kind, cliff, own in (("normal", 0.0, 0.0), *plain[:1], ("normal", CLIFF, INTERACTION), *plain[1:]):
         for curvature in CURVATURES:
             random = np.random.default_rng(0)
-            arms = [_tuned_arm(kind, curvature, random, (cliff, 0.0)[arm % 2]) for arm in range(2 * TUNED_SWEEPS)]
+            arms = [_tuned_arm(kind, curvature, random, (cliff, 0.0)[arm % 2], own) for arm in range(2 * TUNED_SWEEPS)]
             pairs = [pair for pair in zip(arms[::2], arms[1::2], strict=True) if None not in pair]
-            row = {"noise": kind + (", one arm breaks down" if cliff else ""), "curvature": f"{curvature:g}"}
+            alike = "" if own else ", seeds act alike"
+            row = {"noise": kind + alike + (", one arm breaks down" if cliff else ""), "curvature": f"{curvature:g}"}
             row["tuned"] = _per_cent(len(pairs) / TUNED_SWEEPS)
             row["named"] = _per_cent(np.mean([any(arm[4] < MISFIT_LEVEL for arm in pair) for pair in pairs]))
             row["regret"] = f"{np.mean([arm[0] for pair in pairs for arm in pair]):.4f}"
             row["runs of an arm"] = f"{np.mean([arm[3] for pair in pairs for arm in pair]):.1f}"
             regret = np.array([a[0] - b[0] for a, b in pairs])
-            both = RUN_SD * run_noise(kind, random, (len(pairs), 2, 10))
-            d = regret[:, None] + both[:, 0] - both[:, 1]
+            both = run_noise(kind, random, (len(pairs), 2, 10)) + own * run_noise(kind, random, (len(pairs), 2, 10))
+            d = regret[:, None] + RUN_SD * (both[:, 0] - both[:, 1])
             curves = [(a[1], b[1]) for a, b in pairs]
-            sd = np.array([math.hypot(a.sd, b.sd) for a, b in curves])
-            df = np.array([a.df + b.df for a, b in curves])
+            noise = [noise_of_curves([(1.0, a), (-1.0, b)]) for a, b in curves]
+            known = SimulatedNoise(np.array([one.sd for one in noise]), np.array([one.df for one in noise]))
             regrets = [[total_regret([curve]) for curve in pair] for pair in curves]
             parts = np.array([[(one.mean_square, one.df) for one in pair] for pair in regrets])
             squares = parts[..., 0].sum(1)
             squares_df = squares**2 / (parts[..., 0] ** 2 / parts[..., 1]).sum(1)
             for seeds in (3, 6, 10):
                 levels = {seeds: ALPHA}
-                known = SimulatedNoise(sd, df)
                 found = sequential_outcomes(
                     d, "superiority", 0.0, levels, noise=known, regret=squares, regret_df=squares_df
                 )
@@ -138,13 +176,16 @@ def tuned_rows() -> Iterator[dict[str, str]]:
             yield row
 
 
-def _tuned_arm(kind: str, curvature: float, random: np.random.Generator, cliff: float):
+def _tuned_arm(kind: str, curvature: float, random: np.random.Generator, cliff: float, own: float):
     """Returns (regret, curve, value, number of runs, p of the parabola) of one arm; None if it is not
-    tuned. Above `BREAKDOWN` times its best rate the arm loses `cliff`.
+    tuned. Above `BREAKDOWN` times its best rate the arm loses `cliff`; seeds act on it by `own` times
+    the noise of a run, at all rates alike.
     """
     tune = Tune("optimizer.learning_rate", (0.002, 0.005, 0.0125))
     best = math.log(0.005) + random.uniform(-0.5, 0.5)
-    shift = dict(zip(tune.seeds, random.normal(0, 0.02, len(tune.seeds)), strict=True))
+    # What a seed does to both arms alike is left out: it changes neither curve nor difference.
+    effects = own * RUN_SD * run_noise(kind, random, (1, 1, len(tune.seeds)))[0, 0]
+    shift = dict(zip(tune.seeds, map(float, effects), strict=True))
     losses: dict[float, dict[int, float]] = {}
 
     def expected(value: float) -> float:

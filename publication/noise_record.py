@@ -1,17 +1,28 @@
-"""The noise of archived sweeps by size, in zoo/lab/noise_floors.json: read by plans and verdicts."""
+"""The noise of archived sweeps by size, in zoo/lab/noise_floors.json: read by plans and verdicts.
+
+Sweeps of one size, text, objective and budget compare different arms, and their noise differs by more
+than chance. With the variance s^2 of a sweep on f degrees of freedom and the trigamma function psi',
+
+    Var(ln s^2) = psi'(d / 2) + psi'(f / 2)
+
+if the variances of sweeps spread like those that are estimated with d degrees of freedom (Smyth 2004,
+section 6.2). So the noise of another sweep is not known better than with d, however many were run.
+"""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import optimize, special
 
 from zoo.files import read_json, write_atomic
 from zoo.lab.planning.known_noise import FITTED_SEEDS, NOISE_RECORD, recorded_noise
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.experiment_page import read_contrasts, read_table, tuned_by
-from zoo.lab.report.archive.noise_floor import noise_floors
+from zoo.lab.report.archive.noise_floor import NoiseFloor, noise_floors
 from zoo.lab.report.archive.result_record import FITTED
 
 PATH = Path(__file__).resolve().parents[1] / "zoo" / "lab" / NOISE_RECORD
@@ -21,8 +32,8 @@ def write(results: Path) -> Path:
     """Writes the median noise of the sweeps of each size, text, objective, budget and metric, and
     returns the path.
 
-    Sweeps that agree in these count together; their degrees of freedom add up. Without its text, a
-    sweep tells nothing of others.
+    Sweeps that agree in these count together; their degrees of freedom add up to those of the spread
+    between sweeps (`spread_df`). Without its text, a sweep tells nothing of others.
 
     Args:
         results: the folder of the archived sweeps.
@@ -33,6 +44,7 @@ def write(results: Path) -> Path:
         if floor.size and floor.sources:
             key = (floor.size, floor.sources, floor.objectives, floor.tokens, floor.metric)
             groups.setdefault(key, []).append(floor)
+    most = spread_df([[(floor.sd, _df(floor)) for floor in floors] for floors in groups.values()])
     entries = [
         {
             "size": size,
@@ -41,7 +53,7 @@ def write(results: Path) -> Path:
             "tokens": tokens,
             "metric": metric,
             "sd": float(f"{np.median([floor.sd for floor in floors]):.3g}"),
-            "df": sum((floor.arms - 1) * (floor.seeds - 1) for floor in floors),
+            "df": min(sum(map(_df, floors)), float(f"{most:.2g}")),
             "sweeps": len(floors),
         }
         | _of_fitted(fitted.get((size, sources, objectives, tokens, metric), ()))
@@ -51,6 +63,35 @@ def write(results: Path) -> Path:
     write_atomic(PATH, f"[{lines}]\n")
     recorded_noise.cache_clear()
     return PATH
+
+
+def _df(floor: NoiseFloor) -> int:
+    return (floor.arms - 1) * (floor.seeds - 1)
+
+
+def spread_df(groups: Iterable[Sequence[tuple[float, int]]]) -> float:
+    """Returns d, the degrees of freedom with which the noise of a sweep follows from that of others.
+
+    Args:
+        groups: of sweeps that agree in size, text, objective, budget and metric, [(sd, f)] of each;
+            groups of one sweep do not count.
+
+    Returns:
+        Infinity if the sweeps spread by no more than chance, or if no group has two.
+    """
+    squares, count, sampling = 0.0, 0, []
+    for group in groups:
+        if len(group) < 2:
+            continue
+        half = np.array([df for _, df in group]) / 2
+        logs = 2 * np.log([sd for sd, _ in group]) - special.digamma(half) + np.log(half)
+        squares += float(((logs - logs.mean()) ** 2).sum())
+        count += len(group) - 1
+        sampling += special.polygamma(1, half).tolist()
+    between = squares / count - float(np.mean(sampling)) if count else 0.0
+    if between <= 0:
+        return math.inf
+    return 2 * optimize.brentq(lambda half: float(special.polygamma(1, half)) - between, 1e-3, 1e6)
 
 
 def _of_fitted(differences: Sequence[float]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """The recorded noise of a size is that of one text, objective and budget."""
 
+import math
 import statistics
 
+import numpy as np
 import pytest
 
 from publication import noise_record
@@ -10,10 +12,12 @@ from tests.support.archives import write_archive
 from zoo.files import read_json, write_json
 from zoo.lab.planning import known_noise
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.planning.power import fitted_line
+from zoo.lab.planning.power import fitted_line, power_lines
 from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.experiment_page import read_contrasts, read_table
+from zoo.lab.statistics.noise import Noise
+from zoo.lab.statistics.simulation import found_difference
 
 TEXT = f"text:{fake_run.__file__}"
 BUDGET = 16 * fake_run.STEPS
@@ -128,3 +132,25 @@ def test_a_plan_names_what_fitted_sweeps_find_if_it_fits_something(plan_of, monk
     line = fitted_line(fitted, "eval/loss")
     assert "5 seeds" in line
     assert "find 0.02 nats (the median of 4 sweeps)" in line
+
+
+def test_the_noise_of_sweeps_that_differ_tells_little_of_another():
+    """Of sweeps whose variances spread like those with 3 degrees of freedom, the record has 3."""
+    random = np.random.default_rng(0)
+    true = 1 / random.gamma(1.5, 1 / 1.5, (4, 400))
+    sampled = true * random.chisquare(8, true.shape) / 8
+    groups = [[(scale * variance**0.5, 8) for variance in group] for scale, group in zip((1, 2, 5, 9), sampled)]
+    assert noise_record.spread_df(groups) == pytest.approx(3, rel=0.15)
+    alike = [[(scale * sd, 8) for sd in (1.0, 1.1, 0.9)] for scale in (1, 2)]
+    assert noise_record.spread_df(alike) == math.inf
+    assert noise_record.spread_df([[(0.01, 8)], [(0.5, 2)]]) == math.inf
+
+
+def test_a_plan_finds_less_where_the_noise_is_hardly_known():
+    found = [found_difference({5: 0.05}, 0.01, df) for df in (1000, 3, 0)]
+    assert found == sorted(found)
+    assert found[1] > 1.1 * found[0]
+    lines = [
+        next(power_lines([], 5, {}, {"eval/loss": Noise(0.01, df, "earlier sweeps")}, "eval/loss")) for df in (1000, 3)
+    ]
+    assert [f"difference of {one:.2g} nats" in line for one, line in zip(found, lines)] == [True, True]

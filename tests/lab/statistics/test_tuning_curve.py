@@ -1,14 +1,16 @@
 """The curve through tuning runs: its minimum, the regret of the choice, and what is refused."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from zoo.lab.results.noise import noise_of_curves
 from zoo.lab.statistics.noise import Noise, Regret
 from zoo.lab.statistics.paired import paired_difference
-from zoo.lab.statistics.tuning_curve import fit_tuning_curve, misfit_p
+from zoo.lab.statistics.tuning_curve import curve_record, fit_tuning_curve, misfit_p, parse_curve
 
 RATES = (0.002, 0.003, 0.0045, 0.00675)
 SEEDS = (1000, 1001, 1002)
@@ -138,3 +140,46 @@ def test_misfit_of_parabolas_is_uniform_and_that_of_a_cliff_is_small():
 def test_misfit_needs_noise_and_more_values_than_a_parabola_has_parameters():
     assert math.isnan(misfit_p(losses()))
     assert math.isnan(misfit_p(losses(noise=0.01, rates=RATES[:3])))
+
+
+def acted_on(effects, random, noise=0.01):
+    """Returns losses of an arm whose seeds have these effects; one more value has a single run."""
+    runs = [(rate, seed) for rate in RATES for seed in SEEDS] + [(0.0101, SEEDS[0])]
+    found: dict[float, dict[int, float]] = {}
+    for rate, seed in runs:
+        loss = 2 + 0.1 * math.log(rate / 0.0035) ** 2 + effects[seed] + noise * random.normal()
+        found.setdefault(rate, {})[seed] = loss
+    return found
+
+
+@pytest.mark.parametrize("own", [0.0, 0.02])
+def test_noise_of_tuned_arms_has_what_a_seed_does_to_one_of_them(own):
+    """Its mean square is the variance of a pair, that of two runs and two such effects."""
+    random, squares = np.random.default_rng(1), []
+    for _ in range(500):
+        common = {seed: random.normal(0, 0.5) for seed in SEEDS}
+        arms = [{seed: effect + own * random.normal() for seed, effect in common.items()} for _ in range(2)]
+        a, b = (fit_tuning_curve(acted_on(effects, random)) for effects in arms)
+        squares.append(noise_of_curves([(1.0, a), (-1.0, b)]).sd ** 2)
+    assert np.mean(squares) == pytest.approx(2 * (0.01**2 + own**2), rel=0.12)
+
+
+def test_effects_of_seeds_that_differ_have_the_degrees_of_freedom_of_the_seeds():
+    random = np.random.default_rng(0)
+    a, b = (
+        fit_tuning_curve(acted_on(dict(zip(SEEDS, effects, strict=True)), random, noise=1e-4))
+        for effects in ((0.0, 0.1, 0.0), (0.0, 0.0, 0.2))
+    )
+    known = noise_of_curves([(1.0, a), (-1.0, b)])
+    assert known.sd == pytest.approx(np.std([0.0, 0.1, -0.2], ddof=1), rel=1e-2)
+    assert known.df == pytest.approx(2, rel=1e-3)
+
+
+def test_a_curve_from_before_effects_were_kept_has_the_noise_of_runs_alone():
+    random = np.random.default_rng(0)
+    curve = fit_tuning_curve(acted_on(dict.fromkeys(SEEDS, 0.0), random))
+    record = json.loads(json.dumps(curve_record(curve)))
+    assert parse_curve(record) == curve
+    older = parse_curve({name: value for name, value in record.items() if not name.startswith("effects")})
+    assert older.effects == {}
+    assert noise_of_curves([(1.0, older), (-1.0, curve)]).sd == pytest.approx(2**0.5 * curve.sd)

@@ -1,8 +1,9 @@
 """The noise of paired differences that earlier sweeps of a size had, known before a sweep begins.
 
 `noise_floors.json` has the archived sweeps of the sizes of `zoo.lab.sizes`; it is written by
-`python -m publication results --noise`. For other models, `zoo run --noise-from DIR` takes the noise
-of sweeps that were run before (`zoo.lab.results.noise`).
+`python -m publication results --noise`. Its degrees of freedom are those with which the noise of one
+sweep follows from that of others. For other models, `zoo run --noise-from DIR` takes the noise of
+sweeps that were run before (`zoo.lab.results.noise`).
 """
 
 import json

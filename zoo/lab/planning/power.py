@@ -32,13 +32,13 @@ def power_lines(
     shown = f"{max(levels)} seeds" if not looks else f"up to {max(levels)} seeds"
     known, unit = noise.get(metric), unit_suffix(metric)
     if known is None:
-        found = found_difference(levels, 1.0, known=False)
+        found = found_difference(levels, 1.0, df=0)
         yield (
             f"{shown} find a difference of {found:.1f} SD of the paired differences in {100 * POWER:.0f} % of sweeps; "
             "what the SD is, no earlier sweep tells (--noise-from DIR)"
         )
         return
-    found = found_difference(levels, known.sd)
+    found = found_difference(levels, known.sd, known.df)
     yield (
         f"with {shown} and noise of {known.sd:.2g}{unit} (SD of paired differences, {known.source}), a difference of "
         f"{found:.2g}{unit} is found in {100 * POWER:.0f} % of sweeps"
@@ -49,13 +49,13 @@ def power_lines(
         same = (contrast.a.metric or metric) == (contrast.b.metric or metric)
         if own is None or not same or contrast.rule not in ("non_inferiority", "equivalence"):
             continue
-        share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd)
+        share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd, df=own.df)
         rule = f"{contrast.rule.replace('_', '-')} within {contrast.margin:g}{unit}"
         line = (
             f'  "{contrast.name}": {rule} stays undecided in {100 * (1 - share):.0f} % of sweeps whose arms are equal'
         )
         if share < POWER:
-            needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd)
+            needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd, df=own.df)
             line += f"; {100 * POWER:.0f} % are decided with " + (count(needed, "seed") if needed else "over 100 seeds")
         yield line
 

@@ -13,7 +13,7 @@ from zoo.lab.results.schema import OF_SWEEPS
 from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.tuning_grid import tuning_curves
 from zoo.lab.statistics.noise import Noise, Regret
-from zoo.lab.statistics.tuning_curve import total_regret
+from zoo.lab.statistics.tuning_curve import TuningCurve, total_regret
 
 # Fewer other arms than this do not tell the noise of the two that are compared.
 MINIMUM_OTHER_ARMS = 2
@@ -22,8 +22,8 @@ MINIMUM_OTHER_ARMS = 2
 def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     """Returns the noise of a difference as other runs tell it, or None if none do.
 
-    In this order: the tuning runs of both arms, around their fitted curves (s_0^2 = s_a^2 + s_b^2);
-    earlier sweeps that were named or recorded before this one began; the other arms of the sweep.
+    In this order: the tuning runs of both arms (`tuning_noise`); earlier sweeps that were named or
+    recorded before this one began; the other arms of the sweep.
     """
     metric = contrast.a.metric
     sides = {contrast.a.arm, contrast.b.arm}
@@ -39,16 +39,40 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
 
 
 def tuning_noise(sweep: SweepResults, weights: Mapping[str, float]) -> Noise | None:
-    """Returns the noise of a sum of arms, {arm: weight}, by their tuning runs: the variance
-    sum w^2 s^2, with degrees of freedom by Satterthwaite (1946). None if an arm has no curve.
+    """Returns the noise of a sum of arms, {arm: weight}, at one seed, by their tuning runs.
+
+    With the curves' s^2, k and effects a_s of m common seeds (`zoo.lab.statistics.tuning_curve`), the
+    variance of the sum is that of its effects and that of runs around the curves:
+
+        s_0^2 = Var_s(sum w a_s) + sum w^2 (1 - k) s^2
+
+    The estimated effects contain sum w^2 k s^2 of the second already. Degrees of freedom follow
+    Satterthwaite (1946); those of the first are m - 1. Where the arms' curves have no common seeds,
+    the effects are taken to be equal in all arms, so that they cancel in a difference:
+    s_0^2 = sum w^2 s^2.
+
+    Returns:
+        None if an arm has no curve, or if its runs do not vary around it.
     """
-    curves = [tuning_curves(sweep.tuning, arm)[-1:] for arm in weights]
-    if not all(curves) or not all(curve.sd > 0 and curve.df > 0 for (curve,) in curves):
+    found = [tuning_curves(sweep.tuning, arm)[-1:] for arm in weights]
+    if not all(found) or not all(curve.sd > 0 and curve.df > 0 for (curve,) in found):
         return None
-    parts = [((weight * curve.sd) ** 2, curve.df) for (curve,), weight in zip(curves, weights.values(), strict=True)]
+    curves = [(weight, curve) for (curve,), weight in zip(found, weights.values(), strict=True)]
+    return noise_of_curves(curves)
+
+
+def noise_of_curves(curves: Sequence[tuple[float, TuningCurve]]) -> Noise:
+    """Returns the noise of a sum of arms from their weights and curves, as `tuning_noise` does."""
+    seeds = list(curves[0][1].effects)
+    if len(seeds) > 1 and all(set(curve.effects) == set(seeds) for _, curve in curves):
+        sums = [sum(weight * curve.effects[seed] for weight, curve in curves) for seed in seeds]
+        parts = [(float(np.var(sums, ddof=1)), len(seeds) - 1)]
+        parts += [(weight**2 * max(1 - curve.effects_error, 0) * curve.sd**2, curve.df) for weight, curve in curves]
+    else:
+        parts = [((weight * curve.sd) ** 2, curve.df) for weight, curve in curves]
     total = sum(part for part, _ in parts)
     df = total**2 / sum(part**2 / freedom for part, freedom in parts)
-    return Noise(math.sqrt(total), df, "the tuning runs of both arms" if len(parts) == 2 else "the tuning runs")
+    return Noise(math.sqrt(total), df, "the tuning runs of both arms" if len(curves) == 2 else "the tuning runs")
 
 
 def regrets(sweep: SweepResults, contrast: Contrast) -> list[Regret]:

@@ -105,7 +105,7 @@ def _draws(seeds: int) -> np.ndarray:
 
 
 def share_that_holds(
-    rule: str, margin: float, levels: Mapping[int, float], sd: float, truth: float = 0.0, known: bool = True
+    rule: str, margin: float, levels: Mapping[int, float], sd: float, truth: float = 0.0, df: float = MANY
 ) -> float:
     """Returns the share of sweeps in which a rule holds, under normal noise.
 
@@ -114,21 +114,26 @@ def share_that_holds(
         levels: {number of seeds: two-sided alpha}.
         sd: of a paired difference.
         truth: true difference a - b of the losses.
-        known: whether other runs tell the noise.
+        df: degrees of freedom of `sd`, which other runs tell; 0 if none do.
     """
-    noise = SimulatedNoise(np.array(sd), MANY) if known else None
+    noise = SimulatedNoise(np.array(sd), df) if df else None
     draws = truth + sd * _draws(max(levels))
     return float((sequential_outcomes(draws, rule, margin, levels, noise=noise) == HOLDS).mean())
 
 
-def found_difference(levels: Mapping[int, float], sd: float, known: bool = True, power: float = POWER) -> float:
-    """Returns the smallest difference that a superiority over 0 finds with the given power."""
+def found_difference(levels: Mapping[int, float], sd: float, df: float = MANY, power: float = POWER) -> float:
+    """Returns the smallest difference that a superiority over 0 finds with the given power.
+
+    Args:
+        levels, sd, df: as in `share_that_holds`.
+        power: share of sweeps that find it.
+    """
     low, high = 0.0, sd
-    while share_that_holds("superiority", 0.0, levels, sd, -high, known) < power:
+    while share_that_holds("superiority", 0.0, levels, sd, -high, df) < power:
         low, high = high, 2 * high
     while high - low > 0.01 * high:
         middle = (low + high) / 2
-        if share_that_holds("superiority", 0.0, levels, sd, -middle, known) < power:
+        if share_that_holds("superiority", 0.0, levels, sd, -middle, df) < power:
             low = middle
         else:
             high = middle
@@ -136,18 +141,18 @@ def found_difference(levels: Mapping[int, float], sd: float, known: bool = True,
 
 
 def seeds_that_suffice(
-    rule: str, margin: float, sd: float, truth: float = 0.0, known: bool = True, power: float = POWER
+    rule: str, margin: float, sd: float, truth: float = 0.0, df: float = MANY, power: float = POWER
 ) -> int | None:
     """Returns the number of seeds of a single analysis at which a rule holds with the given power.
 
     None if it is more than `MOST_SEEDS`.
     """
     low, high = 1, MOST_SEEDS
-    if share_that_holds(rule, margin, {high: ALPHA}, sd, truth, known) < power:
+    if share_that_holds(rule, margin, {high: ALPHA}, sd, truth, df) < power:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        if middle > 1 and share_that_holds(rule, margin, {middle: ALPHA}, sd, truth, known) >= power:
+        if middle > 1 and share_that_holds(rule, margin, {middle: ALPHA}, sd, truth, df) >= power:
             high = middle
         else:
             low = middle

@@ -25,6 +25,15 @@ is estimated from the variance s^2 of the runs around the curve, q ~ s^2, so tha
 f degrees of freedom s^2 has the relative variance 2 / f and s^4 about 8 / f: that of a variance with
 f / 4 degrees of freedom, which are what Satterthwaite's formula needs.
 
+The runs around the curve do not show by how much the effect of a seed differs between arms, which the
+pairs of a comparison contain. The estimates of the effects a_s do, each with an error of its own.
+With U = s^2 W their covariance, m seeds and the mean removed, the variance of the estimates over the
+seeds exceeds that of the effects by
+
+    s^2 k,        k = tr((I - 1/m) W) / (m - 1)
+
+(`zoo.lab.results.noise` uses both).
+
 All this holds if the losses follow a parabola. `misfit_p` tests it: the alternative has a mean m_x of
 its own for each value, y = a_s + m_x + noise, and with the residual sums of squares S_0 of the
 parabola and S_1 of the means, on f_0 and f_1 degrees of freedom,
@@ -36,7 +45,7 @@ has the F distribution with f_0 - f_1 and f_1 degrees of freedom under the parab
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -73,6 +82,9 @@ class TuningCurve:
         problem: why this is not a tuned value; empty if it is one.
         extend: on which side of the values further ones are needed: "lower", "higher" or "both";
             empty without a problem.
+        effects: estimates of the effects of the seeds, {seed: a_s}; empty without a fit.
+        effects_error: k, the part of the variance of `effects` that is noise of runs, in units of
+            sd^2; NaN with fewer than two seeds.
     """
 
     minimum: float
@@ -84,6 +96,8 @@ class TuningCurve:
     values: tuple[float, ...]
     problem: str = ""
     extend: str = ""
+    effects: Mapping[int, float] = field(default_factory=dict)
+    effects_error: float = math.nan
 
 
 def total_regret(curves: Sequence[TuningCurve], weights: Sequence[float] | None = None) -> Regret:
@@ -108,11 +122,14 @@ def curve_record(curve: TuningCurve) -> dict[str, Any]:
 
 def parse_curve(entry: Any) -> TuningCurve | None:
     """Returns a curve as experiment.json holds it; None if the entry is none."""
-    names = [field.name for field in fields(TuningCurve)]
-    if not isinstance(entry, dict) or not set(names) <= set(entry):
+    names = [one.name for one in fields(TuningCurve)]
+    # Curves of sweeps from before effects were kept have none.
+    entry = {"effects": {}, "effects_error": None} | entry if isinstance(entry, dict) else {}
+    if not set(names) <= set(entry):
         return None
     found = {name: math.nan if entry[name] is None else entry[name] for name in names}
-    return TuningCurve(**found | {"values": tuple(found["values"])})
+    effects = {int(seed): effect for seed, effect in found["effects"].items()}
+    return TuningCurve(**found | {"values": tuple(found["values"]), "effects": effects})
 
 
 def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool = False) -> TuningCurve:
@@ -128,7 +145,7 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         lost = sorted(set(losses) - set(finite))
         side = LOWER if lost and (not finite or min(lost) > min(finite)) else BOTH
         return _unfitted(finite, f"only {len(finite)} values have finite losses, and {MIN_VALUES} are needed", side)
-    values, of_seeds, y = _table(losses, finite)
+    values, seeds, of_seeds, y = _table(losses, finite)
     coordinate = coordinate_of(distance_to_one)
     centre = float(np.mean([coordinate(value) for value in finite]))
     x = np.array([coordinate(value) - centre for value in values])
@@ -139,7 +156,11 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
     solution, *_ = np.linalg.lstsq(design, y, rcond=None)
     residuals = y - design @ solution
     variance = float(residuals @ residuals) / df
-    covariance = variance * np.linalg.pinv(design.T @ design)[-2:, -2:]
+    inverse = np.linalg.pinv(design.T @ design)
+    covariance = variance * inverse[-2:, -2:]
+    effects = dict(zip(seeds, map(float, solution[:-2]), strict=True))
+    of_effects = inverse[:-2, :-2]
+    error = (np.trace(of_effects) - of_effects.mean() * len(seeds)) / (len(seeds) - 1) if len(seeds) > 1 else math.nan
     b, c = map(float, solution[-2:])
     sd = math.sqrt(variance)
     if c <= MIN_CURVATURE * math.sqrt(covariance[1, 1]) or c <= 0:
@@ -155,8 +176,9 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
     if not finite[0] <= value <= finite[-1]:
         below = value < finite[0]
         problem = f"the minimum lies {'below' if below else 'above'} the values"
-        return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), problem, LOWER if below else HIGHER)
-    return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite))
+        side = LOWER if below else HIGHER
+        return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), problem, side, effects, float(error))
+    return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), "", "", effects, float(error))
 
 
 def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool = False) -> float:
@@ -170,7 +192,7 @@ def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool 
         NaN without degrees of freedom for both, or without noise.
     """
     distinct = sorted(losses)
-    values, of_seeds, y = _table(losses, distinct)
+    values, _, of_seeds, y = _table(losses, distinct)
     coordinate = coordinate_of(distance_to_one)
     x = np.array([coordinate(value) for value in values])
     x = x - x.mean()
@@ -186,12 +208,12 @@ def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool 
 
 def _table(
     losses: Mapping[float, Mapping[int, float]], chosen: Sequence[float]
-) -> tuple[list[float], np.ndarray, np.ndarray]:
-    """Returns value [R], indicators of the seeds [R, seeds] and loss [R] of the runs."""
+) -> tuple[list[float], list[int], np.ndarray, np.ndarray]:
+    """Returns value [R], the seeds, their indicators [R, seeds] and loss [R] of the runs."""
     rows = [(value, seed, loss) for value in chosen for seed, loss in losses[value].items()]
     seeds = sorted({seed for _, seed, _ in rows})
     indicators = np.array([[seed == other for other in seeds] for _, seed, _ in rows], float)
-    return [value for value, _, _ in rows], indicators, np.array([loss for _, _, loss in rows])
+    return [value for value, _, _ in rows], seeds, indicators, np.array([loss for _, _, loss in rows])
 
 
 def coordinate_of(distance_to_one: bool) -> Callable[[float], float]:
