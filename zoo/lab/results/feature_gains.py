@@ -48,8 +48,9 @@ def feature_gains(sweep: SweepResults) -> FeatureGains | None:
     Gains are sums of arms with weights c that add up to 0, computed seed by seed. As those of
     differences do (`zoo.lab.statistics.paired`), their intervals count the noise that other runs tell
     and tuning. The first is that of the tuning runs of all arms (`tuning_noise` of
-    `zoo.lab.results.noise`), or s_0^2 sum(c^2) / 2 for another known s_0 of differences of two arms. The second are the mean
-    squares of the sums of the regrets with weights above 0, and of those with weights below.
+    `zoo.lab.results.noise`), or s_0^2 sum(c^2) / 2 for another known s_0 of differences of two arms.
+    The second are the mean squares of the sums of the regrets with weights above 0, and of those with
+    weights below.
     """
     factor = next((name for name in (LEAVE_OUT, ADD) if all(set(arm.factors) == {name} for arm in sweep.arms)), None)
     if factor is None or why_not_ranked(sweep.warnings, sweep.metric):
