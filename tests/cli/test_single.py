@@ -210,6 +210,7 @@ def test_eval_uses_the_tokenizer_of_the_run_and_refuses_a_changed_source(tmp_pat
         (["nowhere"], "nowhere is not a run"),
         (["RUN", "--step=5"], "--step 5"),
         (["RUN", "--text=missing.txt"], "--text missing.txt does not exist"),
+        (["RUN", "--prompt=def ", "--top-k=0"], "--prompt, --top-k: only for a sample, which --sample N asks for"),
     ],
 )
 def test_bad_evaluations(trained, arguments, words, capsys):

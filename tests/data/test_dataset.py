@@ -191,6 +191,22 @@ def test_encoding_another_text_file(text_config, tmp_path):
         zoo.data.encode_text_file(other, characters.tokenizer, config)
 
 
+def test_encoding_texts_of_json_objects(text_config, tmp_path):
+    """A run that read text files sees the objects as they stand."""
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "first"}\n{"text": "second"}\n')
+    config = text_config(training__eval_batches=1)
+    tokenizer = zoo.data.load(config).tokenizer
+    as_text = zoo.data.encode_text_file(other, tokenizer, config)
+    assert '{"text": "first"}' in tokenizer.decode(as_text.tokens, document="|")
+    changes = {"data__source": "stdlib", "data__document_separator": ""}
+    documents = zoo.data.encode_text_file(other, tokenizer, text_config(**changes))
+    assert tokenizer.decode(documents.tokens, document="|") == "|first|second"
+    other.write_text('{"content": "first"}\n')
+    with pytest.raises(DataError, match='no column "text"'):
+        zoo.data.encode_text_file(other, tokenizer, text_config(**changes))
+
+
 def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):
     configs = {kind: text_config(**fields) for kind, fields in KINDS.items()}
     corpus.unlink()

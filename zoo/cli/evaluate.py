@@ -22,6 +22,8 @@ task (classification ...) is scored on every held-out example with the metrics o
   python eval.py runs/sst2-seed0 runs/sst2-seed1 runs/sst2-seed2
   python eval.py runs/first --text other.txt --sample 200 --prompt "def "
   python eval.py runs/multi30k --translate --pairs "parallel:test2016.{en,de}"  """
+# Flags that say how a sample is drawn, and their defaults.
+OF_SAMPLES = {"prompt": "", "temperature": 0.8, "top_k": 0, "seed": 0}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,7 +45,13 @@ def parser() -> argparse.ArgumentParser:
         default=0,
         help="maximum number of batches, spread over the text; 0 for all (default: 0)",
     )
-    made.add_argument("--text", type=Path, metavar="FILE", help="score this text instead of the held-out split")
+    made.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="score this text instead of the held-out split; of JSON objects, the texts at data.column, unless the "
+        "run read text files",
+    )
     made.add_argument(
         "--pairs",
         metavar="SOURCE",
@@ -57,22 +65,16 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--sample", type=at_least(0, int), default=0, metavar="N", help="also sample N tokens (not from encoders)"
     )
-    made.add_argument("--prompt", default="", help="beginning of the sample")
+    made.add_argument("--prompt", help="beginning of the sample")
     made.add_argument(
         "--temperature",
         type=at_least(0, float),
-        default=0.8,
-        help="0 takes the most probable token (default: %(default)s)",
+        help=f"0 takes the most probable token (default: {OF_SAMPLES['temperature']})",
     )
     made.add_argument(
-        "--top-k",
-        type=at_least(0, int),
-        default=0,
-        help="sample from the K most probable tokens; 0 for all (default: 0)",
+        "--top-k", type=at_least(0, int), help="sample from the K most probable tokens; 0 for all (default: 0)"
     )
-    made.add_argument(
-        "--seed", type=at_least(0, int, 2**32 - 1), default=0, help="seed of the sample (default: %(default)s)"
-    )
+    made.add_argument("--seed", type=at_least(0, int, 2**32 - 1), help="seed of the sample (default: 0)")
     made.add_argument("--json", action="store_true", help="print one JSON object")
     plugin_options.add_options(made)
     return made
@@ -84,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.text is not None and not args.text.is_file():
         raise ConfigError(f"--text {args.text} {why_no_file(args.text)}")
+    if not args.sample and (given := [name for name in OF_SAMPLES if getattr(args, name) is not None]):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"{flags}: only for a sample, which --sample N asks for")
+    for name, default in OF_SAMPLES.items():
+        setattr(args, name, default if getattr(args, name) is None else getattr(args, name))
     plugin_options.load(args)
     from zoo.config.fields import TASKS
     from zoo.training.trained_run import load_trained

@@ -11,6 +11,7 @@ from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
+from zoo.data.sources.records import JSON_ENDINGS, json_lines
 from zoo.data.sources.source import read_components, read_held_out, read_text_file
 from zoo.data.sources.stored_tokens import StoredTokens
 from zoo.data.text_dataset import TextDataset, TokenizedSource, TokenizedText, joined_fingerprint
@@ -143,13 +144,20 @@ def content_fingerprints(config: Any) -> tuple[list[str], str]:
 
 
 def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Stream:
-    """Returns the token stream of a text file (plain or compressed), read as the config reads text.
+    """Returns the token stream of a file (plain or compressed), read as the config reads text.
+
+    Of a file with an ending of JSON, the documents are the texts at `data.column` of its objects,
+    unless the config itself reads text files: such a run was trained on JSON as it stands.
 
     Raises:
         ConfigError: no such file.
-        DataError: not UTF-8, empty, or with a character that the tokenizer does not know.
+        DataError: not UTF-8, empty, or with a character that the tokenizer does not know; not JSON, or
+            without the column.
     """
-    documents = read_text_file(path, config.data.document_separator, config.data.bad_text)
+    if str(path).endswith(JSON_ENDINGS) and not config.data.source.startswith("text:"):
+        documents = json_lines(str(path), config.data)
+    else:
+        documents = read_text_file(path, config.data.document_separator, config.data.bad_text)
     if not documents.count:
         raise DataError(f'"{path}": the text is empty')
     try:
