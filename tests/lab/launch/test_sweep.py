@@ -186,6 +186,17 @@ def test_archiving_a_folder_takes_the_first_free_number(tmp_path):
     assert [(tmp_path / f"s.{number}" / "x").read_text() for number in (1, 2)] == ["1", "2"]
 
 
+def test_archiving_through_a_link_keeps_the_link(tmp_path):
+    """Runs that begin anew are on the disk to which the link points."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "x").write_text("first")
+    (tmp_path / "s").symlink_to(tmp_path / "scratch")
+    assert archive_folder(tmp_path / "s") == tmp_path / "scratch.1"
+    assert (tmp_path / "scratch.1" / "x").read_text() == "first"
+    assert (tmp_path / "s").readlink() == tmp_path / "scratch"
+    assert list((tmp_path / "s").iterdir()) == []
+
+
 def test_a_second_lock_names_the_holder(tmp_path):
     lock = SweepLock(tmp_path / "s")
     with pytest.raises(ZooError, match=f"s is in use by process {os.getpid()} on "):

@@ -138,6 +138,15 @@ def test_an_index_over_sweeps(run, writer, capsys):
         run("report", writer.root, "--json")
 
 
+def test_an_index_does_not_replace_another_page(run, writer):
+    writer.sweep(folder="a", name="First")
+    (writer.root / "index.html").write_text("<title>My lab</title>")
+    with pytest.raises(ConfigError, match="index.html is not an index of sweeps, and would be lost; rename it"):
+        run("report", writer.root)
+    assert (writer.root / "index.html").read_text() == "<title>My lab</title>"
+    assert not (writer.root / "a" / "report.html").exists()
+
+
 def test_a_folder_of_sweeps_is_served(writer):
     writer.sweep(folder="a b", name="First")
     with Server(Site(writer.root), 0) as server:

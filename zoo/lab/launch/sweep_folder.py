@@ -284,7 +284,14 @@ def _last_look(looks: Any) -> float:
 
 
 def archive_folder(folder: Path) -> Path:
-    """Renames a sweep's folder to `FOLDER.N` with the first free number; returns the new path."""
+    """Renames a sweep's folder to `FOLDER.N` with the first free number; returns the new path.
+
+    A link keeps pointing to where it did: the folder there is renamed, and an empty one is made.
+    """
+    if folder.is_symlink():
+        archived = archive_folder(real := folder.resolve())
+        real.mkdir()
+        return archived
     number = 1
     while (archived := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1

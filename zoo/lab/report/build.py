@@ -8,7 +8,7 @@ from zoo.errors import ConfigError, not_writable
 from zoo.files import write_atomic
 from zoo.lab.report.figures import write_figures
 from zoo.lab.report.html_page import render
-from zoo.lab.report.index_page import INDEX_FILE, read_entry, render_index, report_link, sweep_folders
+from zoo.lab.report.index_page import INDEX_FILE, is_other_page, read_entry, render_index, report_link, sweep_folders
 from zoo.lab.report.progress_line import progress_line
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import Verdict, judge
@@ -56,8 +56,12 @@ def build_index(folder: Path) -> list[Path]:
     their runs; returns the paths of what was written, the index last.
 
     Raises:
-        ConfigError: the folder holds no sweep, or a file cannot be written.
+        ConfigError: the folder holds no sweep, its index.html is another page, or a file cannot be
+            written.
     """
+    index = folder / INDEX_FILE
+    if is_other_page(index):
+        raise ConfigError(f"{index} is not an index of sweeps, and would be lost; rename it")
     written, entries = [], []
     for sweep in sweep_folders(folder):
         entry = read_entry(sweep)
@@ -66,7 +70,6 @@ def build_index(folder: Path) -> list[Path]:
         entries.append(replace(entry, link=report_link(sweep)))
     if not entries:
         raise ConfigError(f"{folder}: no sweep is in this folder: none of its folders has an experiment.json")
-    index = folder / INDEX_FILE
     try:
         write_atomic(index, render_index(folder, entries))
     except OSError as error:

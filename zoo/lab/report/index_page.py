@@ -15,6 +15,8 @@ from zoo.lab.results.sweep_results import SweepResults, load_sweep
 from zoo.lab.results.verdict import Verdict, judge
 
 INDEX_FILE = "index.html"
+# The title of an index begins with it.
+TITLE = "Sweeps in"
 # Seconds after which a browser that follows the sweeps loads the page again.
 RELOAD_SECONDS = 15
 
@@ -54,6 +56,14 @@ def report_link(folder: Path) -> str:
     return f"./{quote(folder.name, errors='replace')}/report.html" if (folder / "report.html").is_file() else ""
 
 
+def is_other_page(path: Path) -> bool:
+    """Returns whether a file is there that is not an index of sweeps."""
+    try:
+        return path.exists() and f"<title>{TITLE} ".encode() not in path.read_bytes()
+    except OSError:
+        return True
+
+
 def render_index(folder: Path, entries: list[IndexEntry], followed: bool = False) -> str:
     """Returns the page.
 
@@ -64,7 +74,7 @@ def render_index(folder: Path, entries: list[IndexEntry], followed: bool = False
     """
     style = (files("zoo.lab.report") / "web" / "report.css").read_text(encoding="utf-8")
     verdicts = [entry.sweep and judge(entry.sweep) for entry in entries]
-    title = f"Sweeps in {folder.resolve().name or folder}"
+    title = f"{TITLE} {folder.resolve().name or folder}"
     again = f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">\n' if followed else ""
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     page = (
