@@ -17,7 +17,7 @@ from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.differences import arm_differences
 from zoo.lab.results.noise import tuning_noise
 from zoo.lab.results.run_records import RunRecord
-from zoo.lab.results.schema import Arm
+from zoo.lab.results.schema import Arm, parse_noise
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.verdict import judge
 from zoo.lab.statistics.noise import Noise
@@ -382,3 +382,10 @@ def test_no_level_is_rounded_to_certainty():
     assert [confidence_level(alpha) for alpha in (0.05, 0.0212, 0.002, 0.0004, 1e-6)] == [
         "95 %", "97.9 %", "99.8 %", "99.96 %", "99.9999 %",
     ]  # fmt: skip
+
+
+def test_recorded_noise_has_degrees_of_freedom_that_are_no_whole_number():
+    noise = {"eval/loss": {"sd": 0.0458, "df": 2.9, "source": "earlier sweeps"}}
+    assert parse_noise(noise) == {"eval/loss": Noise(0.0458, 2.9, "earlier sweeps")}
+    for bad in ({"sd": math.nan}, {"sd": 0}, {"df": 0}, {"df": "many"}, {"df": None}):
+        assert parse_noise({"eval/loss": noise["eval/loss"] | bad}) == {}

@@ -40,9 +40,9 @@ def parse_noise(entry: Any) -> dict[str, Noise]:
     """Returns {metric: noise} of an experiment.json; entries that are not readable are left out."""
     found = {}
     for metric, one in as_dict(entry).items():
-        sd, df = as_dict(one).get("sd"), as_dict(one).get("df")
-        if isinstance(sd, int | float) and math.isfinite(sd) and sd > 0 and isinstance(df, int) and df > 0:
-            found[metric] = Noise(float(sd), df, as_text(one.get("source")))
+        numbers = [as_dict(one).get("sd"), as_dict(one).get("df")]
+        if all(isinstance(number, int | float) and math.isfinite(number) and number > 0 for number in numbers):
+            found[metric] = Noise(*map(float, numbers), as_text(one.get("source")))
     return found
 
 
