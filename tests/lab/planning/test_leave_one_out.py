@@ -291,7 +291,7 @@ def test_noise_of_gains_is_that_of_the_tuning_runs_of_all_their_arms(monkeypatch
     names = {arm.name: arm.factors["leave_out"] for arm in finished_sweep.arms}
 
     def curves(tuning, arm):
-        return [SimpleNamespace(problem="", mean_regret=0.0, sd=sds.get(names[arm], 0.001), df=5)]
+        return [SimpleNamespace(problem="", mean_regret=0.0, sd=sds.get(names[arm], 0.001), df=5, effects={})]
 
     monkeypatch.setattr(noise_module, "tuning_curves", curves)
     gain = feature_gains(finished_sweep).pairs["a", "b"]

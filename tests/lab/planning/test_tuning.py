@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.tuned_norms import CURVES, FLAGS, GRID, POST, PRE, RATE, RUNS_OF_AN_ARM, experiment, fake, rate_of
@@ -134,12 +135,12 @@ def test_regrets_and_the_noise_of_tuning_runs_enter_the_interval():
     (outcome,) = judge(sweep).outcomes
     curves = [tuning_curves(sweep.tuning, arm)[0] for arm in (PRE, POST)]
     (_, _), (noise, df), *_ = outcome.difference.errors
-    assert noise**2 == pytest.approx(
-        sum(curve.sd**2 for curve in curves) / 2 + sum(3 * curve.mean_regret**2 for curve in curves)
-    )
-    assert df == pytest.approx(
-        sum(curve.sd**2 for curve in curves) ** 2 / sum(curve.sd**4 / curve.df for curve in curves), rel=0.01
-    )
+    apart = [curves[0].effects[seed] - curves[1].effects[seed] for seed in sweep.tuning["seeds"]]
+    of_effects, of_runs = np.var(apart, ddof=1), [(1 - curve.effects_error) * curve.sd**2 for curve in curves]
+    known = of_effects + sum(of_runs)
+    assert noise**2 == pytest.approx(known / 2 + sum(3 * curve.mean_regret**2 for curve in curves))
+    parts = [of_effects**2 / 2, *(part**2 / curve.df for part, curve in zip(of_runs, curves, strict=True))]
+    assert df == pytest.approx(known**2 / sum(parts), rel=0.01)
     assert "learning_rate fitted in each arm" in judge(sweep).paragraph
 
 

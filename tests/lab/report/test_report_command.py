@@ -141,7 +141,7 @@ def test_an_index_over_sweeps(run, writer, capsys):
 def test_an_index_does_not_replace_another_page(run, writer):
     writer.sweep(folder="a", name="First")
     (writer.root / "index.html").write_text("<title>My lab</title>")
-    with pytest.raises(ConfigError, match="index.html is not an index of sweeps, and would be lost; rename it"):
+    with pytest.raises(ConfigError, match=r"index\.html is not an index of sweeps, and would be lost; rename it"):
         run("report", writer.root)
     assert (writer.root / "index.html").read_text() == "<title>My lab</title>"
     assert not (writer.root / "a" / "report.html").exists()
