@@ -42,6 +42,30 @@ from zoo import config as configs
         ),
         (kind("b", residual=True), ["kinds.b has no effect", "pattern=empty"]),
         (
+            {"model.num_layers": 1, "model.layers.pattern": ("a", "b")}
+            | kind("a", residual=True)
+            | kind("b", residual=False),
+            ["kinds.b has no effect", "pattern=a,b does not name it among its first model.num_layers=1"],
+        ),
+        (
+            {"model.norm.unit_offset": True, "model.norm.scale": False},
+            ["unit_offset=true has no effect", "norm.scale=false"],
+        ),
+        (
+            {
+                "model.parametrization": "mup",
+                "model.base_dim": 32,
+                "model.base_head_dim": 8,
+                "model.attention.scale": 0.5,
+            },
+            ["model.base_head_dim=8 has no effect"],
+        ),
+        (
+            {"model.parametrization": "mup", "model.base_dim": 32, "model.base_head_dim": 8}
+            | {"model.attention.qk_norm": "cosine"},
+            ["model.base_head_dim=8 has no effect"],
+        ),
+        (
             {"model.layers.pattern": ("a",)} | kind("a", position__kind="sinusoidal"),
             ["kinds.a.position.kind=sinusoidal", "embedding"],
         ),

@@ -14,6 +14,10 @@ from tests.fields.refused_configs import (
     check_refused,
     kind,
 )
+from zoo import config as configs
+from zoo.config.fields import BY_PATH
+from zoo.config.generators import OF_GENERATORS
+from zoo.errors import ConfigError
 
 LOOP = {DISTINCT_LAYERS: 2, "model.layers.sharing": "cycle"}
 DRAWN = LOOP | {"model.layers.loop_draws": "uniform"}
@@ -201,3 +205,17 @@ DRAWN = LOOP | {"model.layers.loop_draws": "uniform"}
 )
 def test_impossible_combinations_are_refused_in_one_line(changes, words):
     check_refused(changes, words)
+
+
+def test_all_fields_of_a_head_of_tokens_belong_to_the_generator_where_there_is_one():
+    """Without it, a model of replaced tokens has no such head, and they would change nothing."""
+    read_by_heads = {
+        path
+        for path, field in BY_PATH.items()
+        if path.startswith("model.head.") and field.when == BY_PATH["model.head.bias"].when
+    }
+    assert "model.head.logit_scale" in read_by_heads
+    assert read_by_heads <= set(OF_GENERATORS)
+    alone = {"objective.kind": "replaced_tokens", "model.generator.num_layers": 0, "model.head.logit_scale": True}
+    with pytest.raises(ConfigError, match=r"model\.head\.logit_scale"):
+        configs.resolve(configs.override(configs.default(), ENCODER | alone), 258)

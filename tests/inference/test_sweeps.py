@@ -69,3 +69,24 @@ def test_an_experiment_file_and_named_arms(small):
         zoo.plan("small.py", vary={"model.norm.placment": ["pre", "post"]})
     with pytest.raises(TypeError, match="unknown argument jbos"):
         zoo.plan("small.py", vary={"model.norm.placement": ["pre", "post"]}, jbos=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"source": "norms.py", "name": "mine", "metric": "eval/accuracy"}, "name and metric: .*norms.py declares its own"),
+        ({"vary": {"model.norm.placement": ["pre", "post"]}, "changes": {"model.norm.placement": "post"}},
+         'model.norm.placement cannot be set: factor "placement" varies it'),
+        ({"vary": {"model.norm.placement": ["pre", "post"]}, "changes": {"seed": 3}}, "seed cannot be set for all runs"),
+    ],
+)  # fmt: skip
+def test_arguments_that_would_be_overwritten_are_refused(small, arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        zoo.plan(**{"source": "small.py"} | arguments)
+
+
+def test_what_may_differ_is_named_as_on_the_command_line(small):
+    vary = {"model.num_layers": [1, 2]}
+    with pytest.raises(ConfigError, match="parameters"):
+        zoo.plan("small.py", vary=vary, allow="rows")
+    assert len(zoo.plan("small.py", vary=vary, allow="rows, parameters,flops")) == 2

@@ -165,6 +165,8 @@ def test_several_seeds_and_their_median(pretrained, tuned, tmp_path, capsys):
     assert told["median"]["loss"] == sorted(losses)[1]
     assert command.main(folders) == 0
     assert "median" in capsys.readouterr().out
+    assert command.main([folders[0], str(pretrained)]) == 2
+    assert f"{pretrained} has objective.kind=masked" in capsys.readouterr().err
 
 
 @pytest.mark.promise(reason="whole runs are trained, before and after")

@@ -32,7 +32,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         factors={"norm": levels("model.norm.kind", "layernorm", "rmsnorm")},
         # Every arm is trained once with each seed; 3 detect differences above 3.3 standard deviations.
         seeds=(0, 1, 2),
-        # Finds the best learning rate of each arm first, with another seed; None trains all arms alike.
+        # Finds the best learning rate of each arm first, with three other seeds; None trains all arms alike.
         tune=rates(size),
         # The rules that decide: superiority, non_inferiority or equivalence, with a margin in the metric's unit.
         contrasts=(

@@ -17,6 +17,7 @@ OF_GENERATORS = (
     "model.head.transform_bias",
     "model.head.bias",
     "model.head.scale",
+    "model.head.logit_scale",
     "model.head.multiplier",
     "model.head.softcap",
     "objective.mask_token_fraction",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import config as configs
-from zoo.config.fields import TASKS
+from zoo.config.fields import TASKS, chosen
 from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_task, task_documents
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
@@ -25,6 +25,7 @@ from zoo.data.translation.pair_dataset import (
 )
 from zoo.data.translation.text_pairs import read_split_pairs
 from zoo.errors import DataError
+from zoo.nested import flatten
 
 
 def load(config: Any) -> TextDataset | LabelledDataset | TranslationDataset:
@@ -147,14 +148,14 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     """Returns the token stream of a file (plain or compressed), read as the config reads text.
 
     Of a file with an ending of JSON, the documents are the texts at `data.column` of its objects,
-    unless the config itself reads text files: such a run was trained on JSON as it stands.
+    unless the config reads text files, alone or in a mixture: such a run reads JSON as it stands.
 
     Raises:
         ConfigError: no such file.
         DataError: not UTF-8, empty, or with a character that the tokenizer does not know; not JSON, or
             without the column.
     """
-    if str(path).endswith(JSON_ENDINGS) and not config.data.source.startswith("text:"):
+    if str(path).endswith(JSON_ENDINGS) and "text" not in chosen(flatten(config), "data.source"):
         documents = json_lines(str(path), config.data)
     else:
         documents = read_text_file(path, config.data.document_separator, config.data.bad_text)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from zoo import config as configs
+from zoo.errors import ConfigError
 from zoo.lab.experiment import Experiment, load_experiment
 from zoo.lab.launch.sweep_folder import read_planned_state
 from zoo.lab.launch.sweep_options import SweepOptions
 from zoo.lab.launch.workflow import SweepWorkflow
 from zoo.lab.measures import compute_missing_measures
-from zoo.lab.planning.adhoc import experiment_from_flags
+from zoo.lab.planning.adhoc import changed_base, experiment_from_flags
 from zoo.lab.planning.plan import make_plan
 from zoo.lab.report.build import REPORT_FILE, build_report
 from zoo.lab.report.figures import draw_figures
@@ -55,8 +55,8 @@ def sweep(
         folder: of the sweep; by default `runs/NAME`.
         jobs: runs at a time.
         verbose: print the plan and the progress.
-        options: `name`, `changes` ({field: value} for all arms), `allow` and `match` (as the flags of
-            `zoo run`), `metric`.
+        options: `changes` ({field: value} for all arms), `allow` and `match` (as the flags of
+            `zoo run`); `name` and `metric`, which an experiment file declares itself.
 
     Returns:
         The frame of `zoo.differences`; `attrs["folder"]` is that of the sweep, `attrs["report"]` the
@@ -144,19 +144,21 @@ def _experiment(
     `metric`.
     """
     spec = None if source is None else str(source)
-    experiment = (
-        experiment_from_flags(spec, _vary_words(vary or {}), name, _arm_words(arms or {}))
-        if vary or arms or spec is None
-        else load_experiment(spec)
-    )
+    if vary or arms or spec is None:
+        experiment = experiment_from_flags(spec, _vary_words(vary or {}), name, _arm_words(arms or {}))
+    else:
+        declared = [key for key, value in (("name", name), ("metric", comparison.get("metric"))) if value is not None]
+        if declared:
+            raise ConfigError(f"{' and '.join(declared)}: the experiment file {spec} declares its own")
+        experiment = load_experiment(spec)
     if unknown := sorted(set(comparison) - {"allow", "match", "metric"}):
         raise TypeError(f"unknown argument {unknown[0]}; the options are name, changes, allow, match, metric")
     allow = comparison.pop("allow", ())
-    allow = (allow,) if isinstance(allow, str) else tuple(allow)
+    allow = tuple(word.strip() for word in allow.split(",")) if isinstance(allow, str) else tuple(allow)
     chosen = {key: value for key, value in comparison.items() if value is not None}
     return dataclasses.replace(
         experiment,
-        base=configs.override(experiment.base, changes or {}),
+        base=changed_base(experiment, changes or {}),
         seeds=_seeds(seeds) or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *allow])),
         **chosen,

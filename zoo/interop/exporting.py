@@ -85,9 +85,7 @@ def load_exportable(folder: Path, step: str = "latest", changes: Mapping[str, An
         if not (folder / name).exists():
             raise ConfigError(f"{folder} is not a run that can be exported: it has no {name}")
     if wrong := sorted(set(changes or {}) - set(IN_TRAINING)):
-        raise ConfigError(
-            [f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING[:2])}" for path in wrong]
-        )
+        raise ConfigError([f"{path} cannot be changed by an export, only {', '.join(IN_TRAINING)}" for path in wrong])
     check_unedited(RunFolder(folder))
     tokenizer = load_tokenizer(folder)
     config = configs.override(configs.load(str(folder / "config.json")), changes or {})

@@ -116,7 +116,8 @@ def statistic(
         initializer: function of (key, shape).
         redraw_every: steps after which it is redrawn; 0 for never.
         adds: every forward pass adds a number to it, so that it counts over the parts of a batch, the
-            groups of devices and the uses of a shared layer. It is 0 again after the update.
+            groups of devices and the uses of a shared layer. With `balances` it is 0 again after the
+            update; without, it goes on over the run.
         balances: of counts by expert: the name of the statistic beside it that follows them once per
             update, and by how much (`zoo.models.functional.balanced`).
     """

@@ -23,6 +23,11 @@ def evaluate_tasks(trained: TrainedRun, args: argparse.Namespace) -> int:
     results = [evaluate_task(trained, args.run, args)]
     for folder in args.others:
         other = load_trained(folder, args.step)
+        if (kind := other.config.objective.kind) != trained.config.objective.kind:
+            raise ConfigError(
+                f"{folder} has objective.kind={kind}, and {args.run} {trained.config.objective.kind}: a median of "
+                "their scores would mean nothing"
+            )
         results.append(evaluate_task(other, folder, args))
         different = [name for name in ("task", "data", "examples", "labels") if results[-1][name] != results[0][name]]
         if different:

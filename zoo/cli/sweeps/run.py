@@ -178,9 +178,8 @@ def _report(folder: Path, console, baseline: str | None) -> None:
 
 def _experiment(args: argparse.Namespace):
     """Returns the experiment of the flags, with their seeds and changes to the base."""
-    from zoo import config
     from zoo.lab.experiment import load_experiment
-    from zoo.lab.planning.adhoc import experiment_from_flags
+    from zoo.lab.planning.adhoc import changed_base, experiment_from_flags
     from zoo.lab.planning.leave_one_out import ablation
     from zoo.lab.planning.other_corpus import on_corpus
     from zoo.lab.planning.tuned_as import with_values_of
@@ -197,13 +196,7 @@ def _experiment(args: argparse.Namespace):
         experiment = experiment_from_flags(args.config, args.vary, args.name, args.arms)
     if args.corpus:
         experiment = on_corpus(experiment, args.corpus)
-    varied = {
-        path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level
-    }
-    if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
-        raise ConfigError(clash)
-    if "seed" in changes:
-        raise ConfigError("seed cannot be set for all runs; use --seeds")
+    base = changed_base(experiment, changes)
     if args.tune_seeds and not (args.tune or experiment.tune):
         raise ConfigError("--tune-seeds needs --tune")
     if args.tuned_as and args.tune_seeds:
@@ -212,7 +205,7 @@ def _experiment(args: argparse.Namespace):
     experiment = dataclasses.replace(
         experiment,
         tune=_tune(args, experiment),
-        base=config.override(experiment.base, changes),
+        base=base,
         seeds=args.seeds or experiment.seeds,
         allow=tuple(dict.fromkeys([*experiment.allow, *allowed])),
         match=args.match or experiment.match,

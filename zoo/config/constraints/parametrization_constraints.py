@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.config.fields import TASKS
-from zoo.config.kinds import OPTIMIZER_KINDS
+from zoo.config.fields import AUTO, TASKS
+from zoo.config.kinds import ATTENTION_KINDS, OPTIMIZER_KINDS
+from zoo.config.kinds.attention_kinds import KEYS, width_fields
 from zoo.config.scopes import is_group, scoped
 
 PATH = "model.parametrization"
@@ -36,6 +37,13 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
     for path, what in (("model.base_dim", "width"), ("model.base_num_layers", "depth")):
         if (path == "model.base_dim" or name == "completep") and not flat[path]:
             yield f"{shown} needs {path}, the {what} of the model that the learning rate is tuned on"
+    if (base := flat["model.base_head_dim"]) and not any(
+        _scale_follows(flat | changes, base) for changes in ({}, *scopes.values())
+    ):
+        yield (
+            f"model.base_head_dim={base} has no effect: no model.attention.scale follows from it; leave it at 0, or "
+            "the scale at auto"
+        )
     for path in HEADS:
         if flat[path]:
             yield f"{shown} has no rule for the matrices of {path}=true; leave it at False"
@@ -56,6 +64,17 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
             yield f"{shown} has no rule for {scoped(scope, FORM)}=coupled; use another form"
     if name == "completep":
         yield from _check_depth(flat, shown, scopes)
+
+
+def _scale_follows(flat: dict[str, Any], base: int) -> bool:
+    """Returns whether some layers have the factor on scores that follows from K at the base."""
+    if flat["model.attention.kind"] not in ATTENTION_KINDS.having("heads"):
+        return False
+    widths = [flat[path] for path in width_fields(flat["model.attention.kind"], KEYS)]
+    if AUTO in (*widths, flat["model.attention.scale"]):
+        return True
+    normed = flat["model.attention.qk_norm"] in ("cosine", "unit")
+    return not normed and flat["model.attention.scale"] == base**0.5 / sum(widths)
 
 
 def _check_depth(flat: dict[str, Any], shown: str, scopes: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -230,10 +230,15 @@ def archive_sweep(folder: Path) -> Path | None:
     with contextlib.ExitStack() as locks:
         locks.enter_context(contextlib.closing(SweepLock(folder)))
         # Tuning runs that outlive a killed `zoo run` hold only the lock of their own folder.
-        if (folder / TUNING_FOLDER).is_dir():
-            locks.enter_context(contextlib.closing(SweepLock(folder / TUNING_FOLDER)))
+        tunings = sorted(
+            each
+            for each in folder.glob(f"{TUNING_FOLDER}*")
+            if each.is_dir() and (each.name == TUNING_FOLDER or (each / "experiment.json").is_file())
+        )
+        for each in tunings:
+            locks.enter_context(contextlib.closing(SweepLock(each)))
         # Attempts that another scheduler started hold only the locks of their runs.
-        parts = [each for each in (folder, folder / TUNING_FOLDER) if each.is_dir()]
+        parts = [folder, *tunings]
         runs = [run for part in parts for run in sorted(part.iterdir()) if run.is_dir() and run not in parts]
         if held := [run.name for run in runs if is_held(run)]:
             raise ConfigError(f"{folder}: {listed(held, 3)} still trains; stop it before --fresh")

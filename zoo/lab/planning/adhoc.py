@@ -62,6 +62,22 @@ def experiment_from_flags(
     )
 
 
+def changed_base(experiment: Experiment, changes: Mapping[str, Any]) -> Any:
+    """Returns the base config of an experiment with changed fields, {path: value}.
+
+    Raises:
+        ConfigError: a factor varies a field, or it is the seed; and as `config.override`.
+    """
+    varied = {
+        path: factor for factor, levels in experiment.factors.items() for level in levels.values() for path in level
+    }
+    if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
+        raise ConfigError(clash)
+    if "seed" in changes:
+        raise ConfigError("seed cannot be set for all runs; name the seeds instead")
+    return config.override(experiment.base, changes)
+
+
 def _varied_fields(vary: Sequence[str], problems: list[str]) -> dict[str, list[str]]:
     """Returns {path: values} of the --vary flags; appends what is wrong to `problems`."""
     fields: dict[str, list[str]] = {}

@@ -85,11 +85,6 @@ class ArmEffect:
     steps: StepsToLoss | None
     gaps: dict[str, GapShare]
 
-    @property
-    def tokens_text(self) -> str:
-        """The token factor, e.g. `1.34 (1.12 to 1.61), extrapolated`, or `–`."""
-        return self.tokens.text if self.tokens else "–"
-
 
 def tokens_per_parameter(sweep: SweepResults, arm: str) -> float | None:
     """Returns the training tokens of an arm's finished runs by its parameters, embedding included.
