@@ -6,7 +6,8 @@ than chance. With the variance s^2 of a sweep on f degrees of freedom and the tr
     Var(ln s^2) = psi'(d / 2) + psi'(f / 2)
 
 if the variances of sweeps spread like those that are estimated with d degrees of freedom (Smyth 2004,
-section 6.2). So the noise of another sweep is not known better than with d, however many were run.
+section 6.2). So the noise of another sweep is not known better than with d, however many were run. A
+record of one sweep has d too: it is rather less sure.
 """
 
 import json
@@ -74,13 +75,14 @@ def spread_df(groups: Iterable[Sequence[tuple[float, int]]]) -> float:
 
     Args:
         groups: of sweeps that agree in size, text, objective, budget and metric, [(sd, f)] of each;
-            groups of one sweep do not count.
+            sweeps without noise do not count, nor groups of a single one.
 
     Returns:
         Infinity if the sweeps spread by no more than chance, or if no group has two.
     """
     squares, count, sampling = 0.0, 0, []
-    for group in groups:
+    for every in groups:
+        group = [(sd, df) for sd, df in every if sd > 0]
         if len(group) < 2:
             continue
         half = np.array([df for _, df in group]) / 2

@@ -17,7 +17,8 @@ from zoo.lab.planning.known_costs import CORES, COST_RECORD, INSTRUCTIONS, recor
 from zoo.lab.planning.known_noise import FITTED_SEEDS, recorded_noise
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.sizes import LADDER, RUNGS, decoder, rates
-from zoo.lab.statistics.sequential import detectable_effect
+from zoo.lab.statistics.paired import ALPHA
+from zoo.lab.statistics.simulation import found_difference
 from zoo.lab.statistics.tuning_curve import MIN_VALUES
 
 PATH = Path(__file__).resolve().parents[1] / "zoo" / "lab" / COST_RECORD
@@ -151,6 +152,6 @@ def _found(size: str) -> tuple[str, str]:
         return "", ""
     fitted = entry.get("fitted")
     return (
-        f"{detectable_effect(FITTED_SEEDS) * entry['sd']:.3f} ({entry['sweeps']})",
+        f"{found_difference({FITTED_SEEDS: ALPHA}, entry['sd'], entry['df']):.3f} ({entry['sweeps']})",
         f"{fitted['difference']:.3f} ({fitted['sweeps']})" if fitted else "",
     )

@@ -18,6 +18,7 @@ from zoo.data.tokenizers.byte_pair import BytePairTokenizer
 from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.data.tokenizers.character_level import CharacterTokenizer
 from zoo.data.tokenizers.tokenizer_registry import PretrainedTokenizer, read_pretrained
+from zoo.interop.exporting import IN_TRAINING
 from zoo.interop.model_weights import export_weights
 from zoo.interop.tokenizer_files import to_fast_tokenizer, write_tokenizer
 from zoo.training.trained_run import load_trained
@@ -122,7 +123,7 @@ def test_dropout_can_be_overridden_on_export(tmp_path):
     code, _, errors = zoo("export", run, "--out", tmp_path / "other", "--config.model.norm.epsilon=1e-3")
     assert (code, errors) == (
         2,
-        ["error: model.norm.epsilon cannot be changed by an export, only model.dropout, model.attention.dropout"],
+        [f"error: model.norm.epsilon cannot be changed by an export, only {', '.join(IN_TRAINING)}"],
     )
 
 

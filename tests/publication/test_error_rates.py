@@ -2,9 +2,12 @@
 
 import csv
 
+import numpy as np
 import pytest
 
 from publication import error_rates
+from zoo.lab.results.noise import noise_of_curves
+from zoo.lab.statistics.tuning_curve import fit_tuning_curve
 
 FOLDER = error_rates.DOCS / "comparisons"
 FROM_SIX_SEEDS = ("6", "10", "6 to 10")
@@ -67,3 +70,20 @@ def test_tuned_arms_end_near_their_optimum(monkeypatch):
     row = next(error_rates.tuned_rows())
     assert (row["noise"], row["tuned"]) == ("normal, seeds act alike", "100.0")
     assert float(row["regret"]) < 0.002
+
+
+def test_simulated_noise_of_tuning_is_that_of_the_curves():
+    random = np.random.default_rng(0)
+    effects, arms = 0.02 * random.standard_normal(3), 0.01 * random.standard_normal((2, 4, 3))
+    curves = []
+    for of_seeds, arm in zip((effects, np.zeros(3)), arms, strict=True):
+        losses = {
+            0.002 * 1.5**place: {
+                seed: 2 + 5 * (place - 1.4) ** 2 + of_seeds[seed] + run for seed, run in enumerate(runs)
+            }
+            for place, runs in enumerate(arm)
+        }
+        curves.append(fit_tuning_curve(losses))
+    expected = noise_of_curves([(1.0, curves[0]), (-1.0, curves[1])])
+    found = error_rates.noise_of_tuning(effects[None], arms[:1], arms[1:])
+    assert (found.sd[0], found.df[0]) == (pytest.approx(expected.sd), pytest.approx(expected.df))

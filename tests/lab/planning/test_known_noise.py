@@ -12,10 +12,11 @@ from tests.support.archives import write_archive
 from zoo.files import read_json, write_json
 from zoo.lab.planning import known_noise
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.planning.power import fitted_line, power_lines
+from zoo.lab.planning.power import fitted_line, noise_when_tuned, power_lines
 from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.experiment_page import read_contrasts, read_table
+from zoo.lab.results.schema import parse_noise
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.simulation import found_difference
 
@@ -154,3 +155,18 @@ def test_a_plan_finds_less_where_the_noise_is_hardly_known():
         next(power_lines([], 5, {}, {"eval/loss": Noise(0.01, df, "earlier sweeps")}, "eval/loss")) for df in (1000, 3)
     ]
     assert [f"difference of {one:.2g} nats" in line for one, line in zip(found, lines)] == [True, True]
+
+
+def test_a_record_with_the_degrees_of_freedom_of_a_spread_reaches_the_plan(plan_of, monkeypatch):
+    (entry, *_) = known_noise.recorded_noise()
+    monkeypatch.setattr(known_noise, "recorded_noise", lambda: [entry | {"df": 2.9}])
+    noise = parse_noise(plan_of({}).noise)
+    assert noise["eval/loss"].df == 2.9
+    (line, *_) = power_lines([], 5, {}, noise, "eval/loss")
+    assert f"a difference of {found_difference({5: 0.05}, 0.01, 2.9):.2g} nats is found" in line
+
+
+def test_a_tuned_sweep_is_planned_with_the_noise_that_its_tuning_runs_will_tell():
+    recorded = Noise(0.01, 2.9, "earlier sweeps")
+    assert noise_when_tuned(recorded) == Noise(0.01, 9, "earlier sweeps")
+    assert noise_when_tuned(Noise(0.01, 40, "")).df == 40

@@ -15,7 +15,7 @@ from zoo.lab.planning.power import power_lines
 from zoo.lab.report.result_tables import contrast_table
 from zoo.lab.results.baseline_differences import baseline_differences
 from zoo.lab.results.differences import arm_differences
-from zoo.lab.results.noise import tuning_noise
+from zoo.lab.results.noise import known_noise, tuning_noise
 from zoo.lab.results.run_records import RunRecord
 from zoo.lab.results.schema import Arm, parse_noise
 from zoo.lab.results.sweep_results import SweepResults
@@ -389,3 +389,22 @@ def test_recorded_noise_has_degrees_of_freedom_that_are_no_whole_number():
     assert parse_noise(noise) == {"eval/loss": Noise(0.0458, 2.9, "earlier sweeps")}
     for bad in ({"sd": math.nan}, {"sd": 0}, {"df": 0}, {"df": "many"}, {"df": None}):
         assert parse_noise({"eval/loss": noise["eval/loss"] | bad}) == {}
+
+
+def test_tuning_runs_of_one_seed_are_asked_last():
+    """They do not show what a seed does to one arm alone, as earlier sweeps and other arms do."""
+    effects = {1000: 0.0, 1001: 0.1}
+    seen = tuning_of(a=curve(effects=effects, effects_error=0.25), b=curve(effects=effects, effects_error=0.25))
+    losses = {"a": shifted(BASE, -0.3), "b": BASE}
+    (contrast,) = sweep_of(losses, [("X", "a", "b", "superiority", 0.0)]).contrasts
+    earlier = {"eval/loss": Noise(0.5, 20, "earlier sweeps")}
+    others = {"c": shifted(BASE, 0.5, 0.02), "d": shifted(BASE, 0.7, -0.02)}
+
+    def source(noise, tuning, losses=losses):
+        return known_noise(sweep_of(losses, [], noise=noise, tuning=tuning), contrast).source
+
+    alone = tuning_of(a=curve(), b=curve())
+    assert source(earlier, seen) == "the tuning runs of both arms"
+    assert source(earlier, alone) == "earlier sweeps"
+    assert source({}, alone, losses | others) == "the 2 other arms of the sweep"
+    assert source({}, alone) == "the tuning runs of both arms"

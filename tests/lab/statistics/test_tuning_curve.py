@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -183,3 +184,33 @@ def test_a_curve_from_before_effects_were_kept_has_the_noise_of_runs_alone():
     older = parse_curve({name: value for name, value in record.items() if not name.startswith("effects")})
     assert older.effects == {}
     assert noise_of_curves([(1.0, older), (-1.0, curve)]).sd == pytest.approx(2**0.5 * curve.sd)
+
+
+def test_noise_of_a_sum_counts_arms_by_their_weights():
+    """The variance of a - b/2 - c/2 is 1 + 1/4 + 1/4 times that of an arm, of effects and of runs."""
+    random, squares = np.random.default_rng(2), []
+    for _ in range(400):
+        arms = [acted_on({seed: 0.02 * random.normal() for seed in SEEDS}, random) for _ in range(3)]
+        squares.append(noise_of_curves(list(zip((1.0, -0.5, -0.5), map(fit_tuning_curve, arms)))).sd ** 2)
+    assert np.mean(squares) == pytest.approx(1.5 * (0.01**2 + 0.02**2), rel=0.12)
+
+
+def test_only_common_seeds_tell_by_how_much_effects_differ():
+    random = np.random.default_rng(0)
+    curves = [
+        fit_tuning_curve(acted_on(dict(zip(SEEDS, effects, strict=True)), random, noise=1e-4))
+        for effects in ((0.0, 0.1, 0.0), (0.0, 0.0, 0.2))
+    ]
+    first = replace(curves[0], effects={seed: curves[0].effects[seed] for seed in SEEDS[:2]})
+    known = noise_of_curves([(1.0, first), (-1.0, curves[1])])
+    assert (known.sd, known.df) == (pytest.approx(0.1 / 2**0.5, rel=1e-2), pytest.approx(1, rel=1e-3))
+    alone = replace(first, effects={SEEDS[0]: 0.0})
+    assert noise_of_curves([(1.0, alone), (-1.0, curves[1])]).sd < 1e-3
+
+
+def test_a_curve_that_does_not_bend_still_tells_what_seeds_do():
+    flat = {rate: {seed: 2 + 0.1 * (seed - 1000) + 1e-3 * (rate > 0.003) for seed in SEEDS} for rate in RATES}
+    curve = fit_tuning_curve(flat)
+    assert curve.problem
+    assert np.diff(list(curve.effects.values())) == pytest.approx(0.1)
+    assert curve.effects_error == pytest.approx(1 / len(RATES))

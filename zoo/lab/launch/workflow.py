@@ -44,7 +44,7 @@ from zoo.lab.launch.sweep_options import SweepOptions
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.known_costs import time_lines
 from zoo.lab.planning.plan import InvalidPlan, Plan, make_plan
-from zoo.lab.planning.power import conjunction_lines, fitted_line, power_lines
+from zoo.lab.planning.power import conjunction_lines, fitted_line, noise_when_tuned, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
     cost_lines,
@@ -367,12 +367,14 @@ class SweepWorkflow:
         experiment = plan.experiment
         if len(plan.arms) < 2 or experiment.seeds_of_arms:
             return
-        noise = parse_noise(plan.noise)
+        noise, metric = parse_noise(plan.noise), experiment.metric
+        if experiment.tunings and metric in noise:
+            noise[metric] = noise_when_tuned(noise[metric])
         contrasts = named_contrasts(experiment)
-        for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, experiment.metric):
+        for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, metric):
             self._say(line)
         if found := plan.found_with_fit:
-            self._say(fitted_line(found, experiment.metric))
+            self._say(fitted_line(found, metric))
         for line in conjunction_lines(contrasts, experiment.claim.ids if experiment.claim else ()):
             self._say(line)
 

@@ -1,6 +1,7 @@
 """Statements about what a plan can decide, before anything is trained."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zoo.lab.declarations import Contrast
@@ -11,6 +12,16 @@ from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER
 from zoo.lab.statistics.simulation import found_difference, seeds_that_suffice, share_that_holds
+
+# Degrees of freedom of the noise that tuning runs of two arms tell, the median of archived contrasts.
+OF_TUNING_RUNS = 9
+
+
+def noise_when_tuned(noise: Noise) -> Noise:
+    """Returns the noise for the plan of a tuned sweep, which is judged by that of its own tuning runs:
+    the recorded deviation is the best guess of theirs, and their own will be known better.
+    """
+    return replace(noise, df=max(noise.df, OF_TUNING_RUNS))
 
 
 def power_lines(

@@ -22,20 +22,33 @@ MINIMUM_OTHER_ARMS = 2
 def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     """Returns the noise of a difference as other runs tell it, or None if none do.
 
-    In this order: the tuning runs of both arms (`tuning_noise`); earlier sweeps that were named or
-    recorded before this one began; the other arms of the sweep.
+    In this order: the tuning runs of both arms (`tuning_noise`), if they show what a seed does to one
+    arm alone; earlier sweeps that were named or recorded before this one began; the other arms of the
+    sweep; tuning runs that show less.
     """
     metric = contrast.a.metric
     sides = {contrast.a.arm, contrast.b.arm}
-    if metric == contrast.b.metric == sweep.metric and len(sides) == 2:
-        noise = tuning_noise(sweep, {contrast.a.arm: 1.0, contrast.b.arm: -1.0})
-        if noise is not None:
-            return noise
-    if metric == contrast.b.metric and metric in sweep.noise:
+    if metric != contrast.b.metric:
+        return None
+    tuned = None
+    if metric == sweep.metric and len(sides) == 2:
+        weights = {contrast.a.arm: 1.0, contrast.b.arm: -1.0}
+        tuned = tuning_noise(sweep, weights)
+        if tuned is not None and len(common_seeds(_last_curves(sweep, weights))) > 1:
+            return tuned
+    if metric in sweep.noise:
         return sweep.noise[metric]
-    if metric == contrast.b.metric:
-        return pooled_noise(sweep, metric, without=sides)
-    return None
+    return pooled_noise(sweep, metric, without=sides) or tuned
+
+
+def _last_curves(sweep: SweepResults, arms: Iterable[str]) -> list[TuningCurve]:
+    """Returns the curve of the last tuned number of each arm that has one."""
+    return [curve for arm in arms for curve in tuning_curves(sweep.tuning, arm)[-1:]]
+
+
+def common_seeds(curves: Sequence[TuningCurve]) -> list[int]:
+    """Returns the seeds of whose effects all curves have an estimate."""
+    return sorted(set.intersection(*(set(curve.effects) for curve in curves)))
 
 
 def tuning_noise(sweep: SweepResults, weights: Mapping[str, float]) -> Noise | None:
@@ -47,24 +60,23 @@ def tuning_noise(sweep: SweepResults, weights: Mapping[str, float]) -> Noise | N
         s_0^2 = Var_s(sum w a_s) + sum w^2 (1 - k) s^2
 
     The estimated effects contain sum w^2 k s^2 of the second already. Degrees of freedom follow
-    Satterthwaite (1946); those of the first are m - 1. Where the arms' curves have no common seeds,
-    the effects are taken to be equal in all arms, so that they cancel in a difference:
+    Satterthwaite (1946); those of the first are m - 1. Where the arms' curves have fewer than two
+    common seeds, the effects are taken to be equal in all arms, so that they cancel in a difference:
     s_0^2 = sum w^2 s^2.
 
     Returns:
         None if an arm has no curve, or if its runs do not vary around it.
     """
-    found = [tuning_curves(sweep.tuning, arm)[-1:] for arm in weights]
-    if not all(found) or not all(curve.sd > 0 and curve.df > 0 for (curve,) in found):
+    found = _last_curves(sweep, weights)
+    if len(found) < len(weights) or not all(curve.sd > 0 and curve.df > 0 for curve in found):
         return None
-    curves = [(weight, curve) for (curve,), weight in zip(found, weights.values(), strict=True)]
-    return noise_of_curves(curves)
+    return noise_of_curves(list(zip(weights.values(), found, strict=True)))
 
 
 def noise_of_curves(curves: Sequence[tuple[float, TuningCurve]]) -> Noise:
     """Returns the noise of a sum of arms from their weights and curves, as `tuning_noise` does."""
-    seeds = list(curves[0][1].effects)
-    if len(seeds) > 1 and all(set(curve.effects) == set(seeds) for _, curve in curves):
+    seeds = common_seeds([curve for _, curve in curves])
+    if len(seeds) > 1:
         sums = [sum(weight * curve.effects[seed] for weight, curve in curves) for seed in seeds]
         parts = [(float(np.var(sums, ddof=1)), len(seeds) - 1)]
         parts += [(weight**2 * max(1 - curve.effects_error, 0) * curve.sd**2, curve.df) for weight, curve in curves]

@@ -45,7 +45,7 @@ has the F distribution with f_0 - f_1 and f_1 degrees of freedom under the parab
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class TuningCurve:
         problem: why this is not a tuned value; empty if it is one.
         extend: on which side of the values further ones are needed: "lower", "higher" or "both";
             empty without a problem.
-        effects: estimates of the effects of the seeds, {seed: a_s}; empty without a fit.
+        effects: estimates of the effects of the seeds, {seed: a_s}; empty without degrees of freedom.
         effects_error: k, the part of the variance of `effects` that is noise of runs, in units of
             sd^2; NaN with fewer than two seeds.
     """
@@ -158,9 +158,10 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
     variance = float(residuals @ residuals) / df
     inverse = np.linalg.pinv(design.T @ design)
     covariance = variance * inverse[-2:, -2:]
-    effects = dict(zip(seeds, map(float, solution[:-2]), strict=True))
-    of_effects = inverse[:-2, :-2]
-    error = (np.trace(of_effects) - of_effects.mean() * len(seeds)) / (len(seeds) - 1) if len(seeds) > 1 else math.nan
+    effects, of_effects = dict(zip(seeds, map(float, solution[:-2]), strict=True)), inverse[:-2, :-2]
+    error = math.nan
+    if len(seeds) > 1:
+        error = float(np.trace(of_effects) - of_effects.mean() * len(seeds)) / (len(seeds) - 1)
     b, c = map(float, solution[-2:])
     sd = math.sqrt(variance)
     if c <= MIN_CURVATURE * math.sqrt(covariance[1, 1]) or c <= 0:
@@ -168,7 +169,8 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         slope = float(np.polyfit(x, y, 1)[0])
         steep = abs(slope) * np.ptp(x) > 2 * sd and abs(b) > abs(c) * np.ptp(x)
         side = (HIGHER if slope < 0 else LOWER) if steep else BOTH
-        return _unfitted(finite, "the losses do not bend over these values", side, c, sd, df)
+        problem = "the losses do not bend over these values"
+        return replace(_unfitted(finite, problem, side, c, sd, df), effects=effects, effects_error=error)
     minimum = -b / (2 * c)
     loss = float(np.mean(solution[:-2])) + b * minimum + c * minimum**2
     v = float(covariance[0, 0] + 4 * minimum * covariance[0, 1] + 4 * minimum**2 * covariance[1, 1]) / (4 * c**2)
@@ -177,8 +179,8 @@ def fit_tuning_curve(losses: Mapping[float, Mapping[int, float]], distance_to_on
         below = value < finite[0]
         problem = f"the minimum lies {'below' if below else 'above'} the values"
         side = LOWER if below else HIGHER
-        return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), problem, side, effects, float(error))
-    return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), "", "", effects, float(error))
+        return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), problem, side, effects, error)
+    return TuningCurve(value, loss, c, c * v, sd, df, tuple(finite), "", "", effects, error)
 
 
 def misfit_p(losses: Mapping[float, Mapping[int, float]], distance_to_one: bool = False) -> float:

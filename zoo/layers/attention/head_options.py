@@ -169,9 +169,9 @@ class OutputGate(nnx.Module):
     """y = concat_h(a_h * sigmoid(u W_g)) W_o, where a_h is what head h has read: the output gate (Qiu
     et al. 2025; Qwen3-Next).
 
-    u is the layer's input x, of width U = D, or with `attention.gate_input=attended` concat_h(a_h), of
-    U = H V. "elementwise" has W_g [U, H V] and a gate for every element of a_h, "head" has W_g [U, H]
-    and one gate for each head. There is no bias. With W_g near 0 every gate is 1/2.
+    u is the layer's input x [D], or with `attention.gate_input=attended` concat_h(a_h) [H V]. W_g is
+    [D, H V] or [H V, H V] if "elementwise", a gate for every element of a_h, and [D, H] or [H V, H] if
+    "head", one gate for each head. There is no bias. With W_g near 0 every gate is 1/2.
     """
 
     def __init__(self, config: ResolvedConfig, value_dim: int):

@@ -3,6 +3,8 @@
 Its interval is that of the pairs, m -+ t(1 - a / 2, n - 1) s / sqrt(n), or wider: tuning and the noise
 of other runs add to the error of the mean (`zoo.lab.statistics.paired`). The error that the interval
 implies is that of the pairs times the ratio of both widths, and what it detects is as much larger.
+Where other runs tell the noise with few degrees of freedom, part of the width is their quantile of t,
+and the difference is up to a fifth too large.
 """
 
 import math
