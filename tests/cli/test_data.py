@@ -145,6 +145,8 @@ def test_histogram_counts_everything_once():
     [
         (["--rows", "-1"], "--rows: expected 0 or more"),
         (["--step", "-1"], "--step: expected 0 or more"),
+        (["--rows", "2", "--text", "a"], "--rows has no effect with --text"),
+        (["--step", "2", "--held-out"], "--step has no effect with --held-out"),
         (["--config.data.row_format=segments"], "data.row_format='segments' is not one of"),
         (
             ["--config.data.row_format=sentence_pairs", "--config.model.embedding.segments=1"],

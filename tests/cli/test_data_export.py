@@ -42,7 +42,8 @@ def export(capsys, text, *arguments, code=0):
 def test_exported_tokens_give_the_same_batches(tmp_path, capsys, text, name, kind):
     text |= {"data.tokenizer.kind": kind, "data.tokenizer.vocab_size": 300} if kind == "bpe" else {}
     before = data.load(resolve(text))
-    shown = export(capsys, text, "--output", str(tmp_path / "my out"), "--format", name, "--shard-tokens", "700").out
+    shards = ("--shard-tokens", "700") if name == "llmc" else ()
+    shown = export(capsys, text, "--output", str(tmp_path / "my out"), "--format", name, *shards).out
     flags = dict(flag.removeprefix("--config.").split("=", 1) for flag in shlex.split(shown.splitlines()[-1]))
     after = data.load(resolve({**flags, "data.sequence_length": 8, "data.batch_size": 4}))
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
@@ -118,7 +119,10 @@ def test_what_cannot_be_exported_is_refused(tmp_path, capsys, text):
     (tmp_path / "full" / "a").touch()
     problem = export(capsys, text, "--output", str(tmp_path / "full"), code=2).err
     assert "exists already; name a new or empty folder" in problem
-    problem = export(capsys, text, "--output", str(tmp_path / "new"), "--shard-tokens", "0", code=2).err
+    problem = export(capsys, text, "--output", str(tmp_path / "new"), "--shard-tokens", "9", code=2).err
+    assert "--shard-tokens has no effect with --format nanogpt" in problem
+    shards = ("--format", "llmc", "--shard-tokens", "0")
+    problem = export(capsys, text, "--output", str(tmp_path / "new"), *shards, code=2).err
     assert "--shard-tokens 0 must be from 1 to 2,147,483,647" in problem
     mixture = {"data.source": "mixture", "data.mixture": f'"1*{text["data.source"]}","1*{text["data.source"]}"'}
     problem = export(capsys, mixture, "--output", str(tmp_path / "new"), code=2).err

@@ -42,12 +42,6 @@ from zoo import config as configs
         ),
         (kind("b", residual=True), ["kinds.b has no effect", "pattern=empty"]),
         (
-            {"model.num_layers": 1, "model.layers.pattern": ("a", "b")}
-            | kind("a", residual=True)
-            | kind("b", residual=False),
-            ["kinds.b has no effect", "pattern=a,b does not name it among its first model.num_layers=1"],
-        ),
-        (
             {"model.norm.unit_offset": True, "model.norm.scale": False},
             ["unit_offset=true has no effect", "norm.scale=false"],
         ),

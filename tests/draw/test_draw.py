@@ -220,6 +220,8 @@ def test_figures_that_need_no_run(tmp_path):
     (["sinusoidal"], "invalid choice: 'sinusoidal'"),
     (["rope", "configs/gpt2.py:tiny"], "model.position.kind=learned rotates nothing"),
     (["rope-bound", "configs/llama.py:tiny", "--text", "x"], "not a trained run"),
+    (["rope-bound", "configs/llama.py:tiny", "--step", "4"], "--step: no effect, as configs/llama.py:tiny is not a trained"),
+    (["biases", "--step", "4"], "--step 4 has no effect without a run"),
     (["attention", "nowhere"], "nowhere is not a run"),
     (["compare", "configs/gpt2.py:tiny"], "required: CONFIG"),
 ], ids=lambda value: value[0] if isinstance(value, list) else "")  # fmt: skip

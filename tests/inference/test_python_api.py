@@ -115,6 +115,7 @@ def test_predict_command(decoder, tmp_path, capsys):
         (["--text", "a", "--embed", "--similarity"], "either --embed or --similarity"),
         (["--text", "a", "--second", "b"], "takes single texts"),
         (["--text", "a", "--top", "0"], "--top"),
+        (["--text", "a", "--top", "3", "--embed"], "--top has no effect with --embed"),
         (["--text", "a [MASK] b"], "objective.kind=causal has no [MASK]; the model gives next tokens after a text"),
     ],
 )

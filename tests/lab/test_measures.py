@@ -18,6 +18,7 @@ from tests.support.untrained import untrained
 from zoo import config, data
 from zoo.analysis.activations import record_activations
 from zoo.analysis.measured_run import FUNCTIONS, MeasuredRun, pairwise_divergence
+from zoo.analysis.run_measures import main as run_measures
 from zoo.analysis.run_measures import measure_run
 from zoo.cli.main import main
 from zoo.errors import ConfigError
@@ -317,6 +318,12 @@ def test_measures_are_computed_once_and_judged(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 0
     assert "measuring residual_growth, head_divergence of 1 runs" in capsys.readouterr().err
     assert load_sweep(tmp_path).run(names[1], 0).final(GROWTH) is not None
+
+
+def test_measures_of_a_sweep_are_those_of_its_experiment(writer, capsys):
+    sweep = writer.sweep()
+    assert run_measures([str(sweep), "--measures", "residual_growth"]) == 2
+    assert "--measures is for single runs" in capsys.readouterr().err
 
 
 @pytest.mark.promise(reason="whole runs are trained and measured")

@@ -110,6 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             load_sweep(folder)  # It refuses a damaged sweep with a line for each problem.
         names, runs = requested_measures(folder)
         alone = not runs
+        if args.measures and not alone:
+            raise ConfigError(
+                f"--measures is for single runs; {folder} is a sweep, whose experiment names its measures"
+            )
         for run in runs or [folder]:
             left = asked if alone else missing_measures(run, names)
             # A measure that fails does not prevent the others.

@@ -40,8 +40,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         formatter_class=raw,
     )
     show.add_argument("config", metavar="CONFIG", help="FILE[:ARGUMENT], a run's folder, or its config.json")
-    show.add_argument("--rows", type=int, default=3, metavar="N", help="rows to print (default: 3)")
-    show.add_argument("--step", type=int, default=0, metavar="N", help="start with the batch of this step (default: 0)")
+    show.add_argument("--rows", type=int, metavar="N", help="rows to print (default: 3)")
+    show.add_argument("--step", type=int, metavar="N", help="start with the batch of this step (default: 0)")
     show.add_argument("--held-out", action="store_true", help="show rows of the evaluation instead of training")
     show.add_argument(
         "--text",
@@ -65,8 +65,12 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.data.sources.overlap import verbatim_overlap
     from zoo.errors import ConfigError
 
-    if args.rows < 0 or args.step < 0:
-        raise ConfigError(f"--{'rows' if args.rows < 0 else 'step'}: expected 0 or more")
+    if negative := [flag for flag in ("rows", "step") if (getattr(args, flag) or 0) < 0]:
+        raise ConfigError(f"--{negative[0]}: expected 0 or more")
+    if args.text is not None and args.rows is not None:
+        raise ConfigError("--rows has no effect with --text, which is shown as a whole")
+    step = args.step
+    args.rows, args.step = 3 if args.rows is None else args.rows, step or 0
     if args.second is not None and args.text is None:
         raise ConfigError("--second needs --text")
     config = resolved_config(args.config, args.overrides)
@@ -75,6 +79,8 @@ def run_show(args: argparse.Namespace) -> int:
     dataset = data.load(config)
     if isinstance(dataset, data.LabelledDataset):
         return _show_task(dataset, args)
+    if args.held_out and step is not None:
+        raise ConfigError("--step has no effect with --held-out: an evaluation reads the same rows at every step")
     if isinstance(dataset, data.TranslationDataset):
         return _show_pairs(dataset, args)
     size = config.data.batch_size

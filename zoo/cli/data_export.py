@@ -8,6 +8,7 @@ EXAMPLES = """examples:
   zoo data export configs/gpt2.py:tiny --output tokens --config.data.source=text:corpus.txt
   zoo data export runs/first --output shards --format llmc --shard-tokens 100000000"""
 FORMATS = ("nanogpt", "llmc", "megatron", "npy")
+SHARD_TOKENS = 100_000_000
 
 
 def add_parser(actions: Any) -> None:
@@ -25,9 +26,8 @@ def add_parser(actions: Any) -> None:
     add(
         "--shard-tokens",
         type=int,
-        default=100_000_000,
         metavar="N",
-        help="largest number of tokens of a file of llmc (default: %(default)s)",
+        help=f"with --format llmc: largest number of tokens of a file (default: {SHARD_TOKENS:,})",
     )
     parser.set_defaults(handler=run, takes_overrides=True)
 
@@ -41,6 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from zoo.files import write_json
     from zoo.terminal import shell_line
 
+    if args.shard_tokens is not None and args.format != "llmc":
+        raise ConfigError(f"--shard-tokens has no effect with --format {args.format}; it is for llmc")
+    args.shard_tokens = SHARD_TOKENS if args.shard_tokens is None else args.shard_tokens
     if not 1 <= args.shard_tokens <= LARGEST_SHARD:
         raise ConfigError(f"--shard-tokens {args.shard_tokens} must be from 1 to {LARGEST_SHARD:,}")
     if args.output.exists() and (not args.output.is_dir() or any(args.output.iterdir())):

@@ -314,6 +314,8 @@ def _page(args: argparse.Namespace):
         from zoo.draw import position_biases
 
         if args.run is None:
+            if args.step != "latest":
+                raise ConfigError(f"--step {args.step} has no effect without a run")
             return position_biases.alibi_page(8 if args.heads is None else args.heads, args.length)
         if args.heads is not None:
             raise ConfigError("--heads has no effect with a run, which has its own heads")
@@ -432,8 +434,8 @@ def _rope(args: argparse.Namespace):
     rope_pictures.pair_rotations(config, 1)
     trained = Path(args.config) if (Path(args.config) / "checkpoints").is_dir() else None
     if trained is None:
-        if args.text:
-            raise ConfigError(f"--text has no effect: {args.config} is not a trained run")
+        if given := [flag for flag, value in (("--text", args.text), ("--step", args.step != "latest")) if value]:
+            raise ConfigError(f"{' and '.join(given)}: no effect, as {args.config} is not a trained run")
         return rope_pictures.bound_page(config, args.length, title=title)
     found = read_text(trained, args.text, step=args.step, max_tokens=args.length, sentences=8)
     return rope_pictures.bound_page(config, args.length, found, next(iter(found.labels)), title)

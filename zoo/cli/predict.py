@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   zoo predict runs/bert --text "this [MASK] bear is so cute" --top 5
   zoo predict runs/gpt2 --text "def main(" --top 5
   zoo predict runs/bert --similarity --file sentences.txt"""
+TOP = 5
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -37,7 +38,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add(
         "--file", type=Path, metavar="FILE", help="a file with a text in each line; a tab separates the texts of a pair"
     )
-    add("--top", type=at_least(1, int), default=5, metavar="N", help="candidates of each token (default: %(default)s)")
+    add(
+        "--top",
+        type=at_least(1, int),
+        metavar="N",
+        help=f"candidates of each token, or labels of each text, that are printed (default: {TOP})",
+    )
     add("--embed", action="store_true", help="print a vector for each text, the mean over its tokens")
     add("--similarity", action="store_true", help="print the cosine of the vectors of each pair of texts")
     add("--step", default="latest", help="checkpoint: latest, best, or a step (default: %(default)s)")
@@ -50,9 +56,14 @@ def run(args: argparse.Namespace) -> int:
     examples = _examples(args)
     if args.embed and args.similarity:
         raise ConfigError("give either --embed or --similarity")
+    if args.top is not None and (args.embed or args.similarity):
+        raise ConfigError(f"--top has no effect with {'--embed' if args.embed else '--similarity'}")
     from zoo.inference.loaded_model import load
 
     model = load(args.run, args.step)
+    if args.top is not None and not _ranks(model):
+        raise ConfigError(f"--top has no effect: objective.kind={model.config.objective.kind} ranks no candidates")
+    args.top = TOP if args.top is None else args.top
     if args.similarity:
         _print_similarity(model, examples, args.json)
         return 0
@@ -64,6 +75,17 @@ def run(args: argparse.Namespace) -> int:
             print(f"{text}{'' if second is None else f' | {second}'}")
             print("\n".join(f"  {line}" for line in lines))
     return 0
+
+
+def _ranks(model: Any) -> bool:
+    """Returns whether predictions of the model are tokens or labels with probabilities."""
+    from zoo.config.fields import TASKS
+    from zoo.config.kinds import OBJECTIVE_KINDS
+
+    kind = model.config.objective.kind
+    if kind in TASKS:
+        return kind == "classification"
+    return kind in OBJECTIVE_KINDS.having("masked") or model.config.model.architecture == "decoder"
 
 
 def _examples(args: argparse.Namespace) -> list[str | tuple[str, str]]:

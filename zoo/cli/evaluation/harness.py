@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,12 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         default=[],
         help="folder with YAML files of tasks that --tasks names; repeat for more",
     )
-    add("--shots", metavar="N", type=at_least(0, int), help="examples before each question (default: as the task says)")
+    add(
+        "--shots",
+        metavar="N",
+        type=at_least(0, int),
+        help="examples before each question, except in tasks that are defined with none (default: as the task says)",
+    )
     add("--limit", metavar="N", type=at_least(1, int), help="score the first N questions of each task (default: all)")
     add(
         "--max-length",
@@ -66,6 +72,10 @@ def run(args: argparse.Namespace) -> int:
         trained = load_trained(folder, args.step)
         for task in tasks:
             record = evaluate_folder(harness, folder, trained, task, settings, args.rows)
+            unchanged = [name for name, entry in record["results"].items() if entry["shots"] == 0]
+            if args.shots and unchanged:
+                which = f"{', '.join(unchanged)}: defined without examples"
+                print(f"note: --shots {args.shots} has no effect on {which}", file=sys.stderr)
             shown = {"run": str(folder)} | record
             print(json.dumps(shown) if args.json else "\n".join(_lines(shown)), flush=True)
     return 0

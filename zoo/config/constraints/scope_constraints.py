@@ -30,12 +30,6 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
             f"model.layers.pattern names {shown(name)}, but no field of {KINDS}.{name} is set "
             f"(e.g. {KINDS}.{name}.attention.window=0)"
         )
-    layers = flat["model.num_layers"]
-    for name in sorted(set(pattern) & defined - set(pattern[:layers])):
-        yield (
-            f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern)} does not name it among its first "
-            f"model.num_layers={layers}"
-        )
     for name in sorted(defined - set(pattern)):
         yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
     if pattern and not set(pattern) - defined:
