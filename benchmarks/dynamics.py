@@ -15,11 +15,11 @@ import jax
 
 from zoo import config as configs
 from zoo import data
+from zoo.data import resolve_with_data
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
 from zoo.training.runtime.compilation_cache import use_compilation_cache
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 
@@ -28,7 +28,7 @@ def measure(name: str, overrides: list[str], rounds: int, steps: int, every: int
     it costs.
     """
     changes = configs.parse_overrides([f"--config.{text}" for text in overrides])
-    config = resolve_with_vocabulary(configs.override(configs.load(name), changes))
+    config = resolve_with_data(configs.override(configs.load(name), changes))
     dataset = data.load(config)
     program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)

@@ -82,13 +82,13 @@ def system_stepper(shape: Mapping[str, int], overrides: list[str]):
 
     from zoo import config as configs
     from zoo import data
+    from zoo.data import resolve_with_data
     from zoo.models.architectures import make_model
     from zoo.objectives import make_objective
     from zoo.training.mesh import make_mesh
-    from zoo.training.startup import resolve_with_vocabulary
     from zoo.training.step import make_program
 
-    config = resolve_with_vocabulary(configs.load(overrides[0]))
+    config = resolve_with_data(configs.load(overrides[0]))
     dataset = data.load(config)
     program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)

@@ -11,13 +11,13 @@ from flax import nnx
 from zoo import config as configs
 from zoo import data
 from zoo.config import ResolvedConfig
+from zoo.data import resolve_with_data
 from zoo.layers.context import Context
 from zoo.models import cost
 from zoo.models.architectures import make_model
 from zoo.models.functional import initialise, initialise_statistics, split
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 
@@ -58,7 +58,7 @@ def training_step(fields: Mapping[str, Any], length: int, tokens: int) -> tuple[
         tokens: tokens of a step.
     """
     sizes = {"data.sequence_length": length, "data.batch_size": tokens // length}
-    config = resolve_with_vocabulary(configs.override(configs.default(), {**fields, **sizes}))
+    config = resolve_with_data(configs.override(configs.default(), {**fields, **sizes}))
     dataset = data.load(config)
     program = make_program(config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config))
     state, constants = program.initial_state(0), program.constants(0)

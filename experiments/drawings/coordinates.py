@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from zoo import config as configs
 from zoo import data, plugin
+from zoo.data import resolve_with_data
 from zoo.draw.drawing import short_name
 from zoo.draw.style import depth_colours, figure
 from zoo.errors import ConfigError
@@ -27,7 +28,6 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.dynamics import activation_statistics
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.state import State
 from zoo.training.step import fast_compilation, make_program
 from zoo.training.update import Batch, Constants
@@ -98,7 +98,7 @@ def coordinates(config: Mapping[str, Any], widths: Sequence[int], updates: int) 
 
 def _sizes(config: Mapping[str, Any], updates: int) -> dict[str, list[float]]:
     """Returns the sizes of one model's activations, on the batch of each update."""
-    resolved = resolve_with_vocabulary(config)
+    resolved = resolve_with_data(config)
     if resolved.model.architecture not in ("decoder", "encoder"):
         raise ConfigError(f"model.architecture={resolved.model.architecture} has no single stack of layers")
     dataset, model = data.load(resolved), make_model(resolved)

@@ -21,7 +21,7 @@ from tests.support.sample_data import (
 )
 from tests.support.untrained import untrained
 from zoo import config as configs
-from zoo.training.startup import resolve_with_vocabulary
+from zoo.data import resolve_with_data
 
 # Small enough to trace quickly; some fields need more than one layer.
 BASE = {
@@ -457,4 +457,4 @@ def resolve(changes):
 
 @functools.lru_cache(maxsize=256)
 def _resolve(changes):
-    return resolve_with_vocabulary(configs.override(configs.default(), dict(changes)))
+    return resolve_with_data(configs.override(configs.default(), dict(changes)))

@@ -14,13 +14,13 @@ from tests.support.random_configs import drawable, errors_with_config, is_built,
 from tests.support.sample_data import pairs, questions, table, tagged
 from zoo import config as configs
 from zoo import data
+from zoo.data import resolve_with_data
 from zoo.errors import ConfigError, DataError
 from zoo.models.architectures import make_model
 from zoo.models.parameter_groups import group_sizes
 from zoo.nested import flatten
 from zoo.objectives import make_objective
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 pytestmark = [pytest.mark.slow(reason="thousands of random configs"), pytest.mark.timeout(3600)]
@@ -97,7 +97,7 @@ def test_a_random_config_takes_a_step(text, tmp_path_factory, monkeypatch):
             continue
         with errors_with_config(config, number=number):
             try:
-                resolved = resolve_with_vocabulary(
+                resolved = resolve_with_data(
                     configs.override(config, fixed | READS.get(config.objective.kind, lambda: text)())
                 )
                 group_sizes(resolved)

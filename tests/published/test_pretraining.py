@@ -10,8 +10,8 @@ import pytest
 
 from zoo import config as configs
 from zoo import data
+from zoo.data import resolve_with_data
 from zoo.lab.results.run_records import load_run
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.trainer import run
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def trained(name, changes, folder):
     """
     config = configs.override(configs.load(f"{ROOT / 'configs' / name}:tiny"), SIZE | changes)
     run(config, folder, lambda line: None)
-    batches = data.load(resolve_with_vocabulary(config)).evaluation_batches()
+    batches = data.load(resolve_with_data(config)).evaluation_batches()
     targets = np.concatenate([batch["targets"][batch["targets"] >= 0] for batch in batches])
     frequencies = np.bincount(targets) / len(targets)
     return load_run(folder), -(frequencies[frequencies > 0] * np.log(frequencies[frequencies > 0])).sum()

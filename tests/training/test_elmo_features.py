@@ -8,7 +8,7 @@ from tests.support.small_library import small_standard_library
 from tests.support.small_runs import lines, small
 from zoo import config as configs
 from zoo import data
-from zoo.training.startup import resolve_with_vocabulary
+from zoo.data import resolve_with_data
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
 
@@ -50,7 +50,7 @@ def test_task_head_learns_from_frozen_features(tmp_path):
     run(made, tmp_path / "tags", printed.append)
     assert any("fresh values for classifier, mix" in line for line in printed)
     assert any("computed once" in line for line in printed)
-    held_out = data.load(resolve_with_vocabulary(made)).examples.held_out
+    held_out = data.load(resolve_with_data(made)).examples.held_out
     tags = Counter(tag for example in held_out for tag in example.tags)
     majority = tags.most_common(1)[0][1] / tags.total()
     assert lines(tmp_path / "tags")[-1]["eval/word_accuracy"] > majority + 0.1

@@ -12,12 +12,12 @@ from tests.support.sample_data import table, tagged
 from tests.support.small_runs import curves, small
 from zoo import data
 from zoo.cli import evaluate as command
+from zoo.data import resolve_with_data
 from zoo.files import read_json
 from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training import frozen_features
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 from zoo.training.trainer import run
@@ -79,7 +79,7 @@ def test_the_curve_is_that_of_a_body_that_runs_in_every_step(whole, tmp_path, mo
 
 def test_only_the_head_has_moved(whole):
     fields, folder, _ = whole
-    config = resolve_with_vocabulary(small(**fields))
+    config = resolve_with_data(small(**fields))
     program = make_program(
         config,
         make_model(config),
@@ -125,7 +125,7 @@ def test_the_folder_is_scored_as_any_other(whole, capsys):
 
 @pytest.mark.parametrize("fields", [pytest.param(ROWS, id="rows"), pytest.param(TOKENS, id="tokens")])
 def test_a_step_runs_the_head_alone(fields):
-    config = resolve_with_vocabulary(small(**fields))
+    config = resolve_with_data(small(**fields))
     dataset = data.load(config)
     program = make_program(
         config, make_model(config), make_objective(config, dataset.tokenizer), make_mesh(config, jax.devices()[:1])

@@ -17,6 +17,7 @@ from zoo.data.tokenizers.byte_tokenizers import ByteTokenizer
 from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 from zoo.models.functional import Params, Stats
+from zoo.models.kind_facts import BASES
 from zoo.objectives import Objective, make_objective
 
 T, ROWS = 12, 8
@@ -35,12 +36,6 @@ SIZES = {
     "data.batch_size": ROWS,
     "training.steps": 8,
 }
-# The models in which a kind may work, the first that accepts it is taken.
-BASES: tuple[dict[str, Any], ...] = (
-    {},
-    {"model.architecture": "encoder", "objective.kind": "masked"},
-    {"model.architecture": "encoder_decoder", "objective.kind": "prefix"},
-)
 # The kinds that are part of a model.
 OF_MODELS = tuple(path for path in KIND_TABLES if path.startswith("model."))
 

@@ -58,13 +58,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 
 def resolved_config(spec: str, overrides: list[str]) -> configs.ResolvedConfig:
     """Returns the resolved config of a command's argument, vocabulary size and classes included."""
-    from zoo.data import vocabulary_size, with_num_classes
+    from zoo.data import resolve_with_data
 
-    config = configs.override(configs.load_with_plugins(spec), configs.parse_overrides(overrides))
-    resolved = configs.resolve(config)
-    if resolved.model.vocab_size == configs.AUTO:
-        resolved = configs.resolve(config, vocabulary_size(resolved))
-    return with_num_classes(resolved)
+    return resolve_with_data(configs.override(configs.load_with_plugins(spec), configs.parse_overrides(overrides)))
 
 
 def run_show(args: argparse.Namespace) -> int:

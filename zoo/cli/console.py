@@ -19,14 +19,15 @@ class EscapedConsole(Console):
             yield segment if segment.control else segment._replace(text=escape(segment.text))
 
 
-def make_console(**options: Any) -> Console:
-    """Returns a console that is 160 columns wide if the output is not a terminal.
+def make_console(width: int = 160, **options: Any) -> Console:
+    """Returns a console that is `width` columns wide if the output is not a terminal.
 
     Args:
+        width: `zoo.lab.launch.fitted_table.UNLIMITED` where a table must not be cut.
         options: of `rich.console.Console`.
     """
     # The stream inside: what escapes all output would also escape the console's colours.
     console = EscapedConsole(highlight=False, file=getattr(sys.stdout, "unescaped", sys.stdout), **options)
     if not console.is_terminal:
-        console.width = 160
+        console.width = width
     return console

@@ -55,6 +55,17 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     data_export.add_parser(actions)
 
 
+def _check_flags(args: argparse.Namespace) -> None:
+    from zoo.errors import ConfigError
+
+    if negative := [flag for flag in ("rows", "step") if (getattr(args, flag) or 0) < 0]:
+        raise ConfigError(f"--{negative[0]}: expected 0 or more")
+    if args.text is not None and args.rows is not None:
+        raise ConfigError("--rows has no effect with --text, which is shown as a whole")
+    if args.second is not None and args.text is None:
+        raise ConfigError("--second needs --text")
+
+
 def run_show(args: argparse.Namespace) -> int:
     """Prints the data that the model of a config reads."""
     from zoo import data
@@ -65,14 +76,9 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.data.sources.overlap import verbatim_overlap
     from zoo.errors import ConfigError
 
-    if negative := [flag for flag in ("rows", "step") if (getattr(args, flag) or 0) < 0]:
-        raise ConfigError(f"--{negative[0]}: expected 0 or more")
-    if args.text is not None and args.rows is not None:
-        raise ConfigError("--rows has no effect with --text, which is shown as a whole")
+    _check_flags(args)
     step = args.step
     args.rows, args.step = 3 if args.rows is None else args.rows, step or 0
-    if args.second is not None and args.text is None:
-        raise ConfigError("--second needs --text")
     config = resolved_config(args.config, args.overrides)
     if args.text is not None:
         return _show_text(config, args)

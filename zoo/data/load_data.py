@@ -193,6 +193,19 @@ def vocabulary_size(config: Any) -> int:
     return tokenizer_type.build(settings, source, training).model_vocab_size(config.objective, config.data.row_format)
 
 
+def resolve_with_data(config: Any) -> configs.ResolvedConfig:
+    """Resolves a config; reads data if only the data determine the vocabulary or the classes.
+
+    Raises:
+        ConfigError: a bad config.
+        ConfigError, DataError: as `load`, if data are read.
+    """
+    resolved = configs.resolve(config)
+    if resolved.model.vocab_size == configs.AUTO:
+        resolved = configs.resolve(config, vocabulary_size(resolved))
+    return with_num_classes(resolved)
+
+
 def with_num_classes(resolved: Any) -> Any:
     """Replaces model.head.classes=auto of a resolved config by the number of labels in training.
 

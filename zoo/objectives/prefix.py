@@ -21,14 +21,8 @@ from zoo.objectives.objective import (
 )
 
 
-class PrefixObjective(Objective):
-    """-log p(x_t | x_<t), summed over t >= P (Raffel et al. 2020, section 3.2.3, with an encoder
-    that reads the prefix).
-
-    A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first
-    tokens of a row, the decoder the last of these and all later ones except the row's last; targets
-    are the T + 1 - P tokens from P on. Both sides count positions from 0.
-    """
+class AfterPrefix(Objective):
+    """Base class of objectives whose targets are the tokens from `objective.prefix_length` on."""
 
     def targets(self, batch: Batch) -> Int[Array, "B N"]:
         """Returns the tokens after the prefix."""
@@ -37,6 +31,16 @@ class PrefixObjective(Objective):
     def target_bytes(self, batch: Batch) -> Int[Array, "B N"]:
         """Returns the bytes of the tokens after the prefix."""
         return batch[BYTES][:, self.config.objective.prefix_length :]
+
+
+class PrefixObjective(AfterPrefix):
+    """-log p(x_t | x_<t), summed over t >= P (Raffel et al. 2020, section 3.2.3, with an encoder
+    that reads the prefix).
+
+    A batch is {"tokens": [B, T + 1]}. The encoder reads the P = `objective.prefix_length` first
+    tokens of a row, the decoder the last of these and all later ones except the row's last; targets
+    are the T + 1 - P tokens from P on. Both sides count positions from 0.
+    """
 
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row."""
@@ -55,7 +59,7 @@ class PrefixObjective(Objective):
         return beyond_position_table(side(config, "decoder"), model.decoder, length + 1 - prefix, "the decoder's ")
 
 
-class PrefixDecoderObjective(Objective):
+class PrefixDecoderObjective(AfterPrefix):
     """-log p(x_t | x_<t), summed over t >= P, where query t sees key s if s <= t or s < P (Raffel
     et al. 2020, section 3.2.3, "prefix LM").
 
@@ -64,14 +68,6 @@ class PrefixDecoderObjective(Objective):
     tokens are not scored. Rows are padded with -1 at their end, where no token with a target sees
     it.
     """
-
-    def targets(self, batch: Batch) -> Int[Array, "B N"]:
-        """Returns the tokens after the prefix."""
-        return batch["tokens"][:, self.config.objective.prefix_length :]
-
-    def target_bytes(self, batch: Batch) -> Int[Array, "B N"]:
-        """Returns the bytes of the tokens after the prefix."""
-        return batch[BYTES][:, self.config.objective.prefix_length :]
 
     def predict(self, model: nnx.Module, batch: Batch, constants: Constants, mode: ForwardMode) -> LogitFactors:
         """Predicts the second part of every row, from the prefix's last token on."""

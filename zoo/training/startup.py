@@ -150,14 +150,6 @@ class Started:
     state: State
 
 
-def resolve_with_vocabulary(config: ml_collections.ConfigDict) -> ResolvedConfig:
-    """Resolves a config; reads data if only the data determine the vocabulary or the classes."""
-    resolved = configs.resolve(config)
-    if resolved.model.vocab_size == configs.AUTO:
-        resolved = configs.resolve(config, data.vocabulary_size(resolved))
-    return data.with_num_classes(resolved)
-
-
 def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -> Checked:
     """Checks a config, its folder and the runs that it refers to; locks the folder.
 
@@ -172,7 +164,7 @@ def check(request: RunRequest, executor: str, resources: contextlib.ExitStack) -
     """
     workdir = request.workdir
     check_trackers(configs.resolve(request.config).training.trackers)
-    config = resolve_with_vocabulary(request.config)
+    config = data.resolve_with_data(request.config)
     group_sizes(config)  # Refuses groups without parameters.
     # Nothing is made, not even the lock, for a run whose related runs are missing.
     unlocked = RunFolder(workdir)

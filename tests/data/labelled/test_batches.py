@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.sample_data import questions, table, tagged
 from zoo import config as configs
 from zoo import data
+from zoo.data import resolve_with_data
 from zoo.data.labelled.example_batches import ExampleBatches, widths
 from zoo.data.labelled.sequence_tasks import EncodedExamples
 from zoo.errors import ConfigError
@@ -20,7 +21,6 @@ from zoo.models.architectures import make_model
 from zoo.objectives import make_objective
 from zoo.training.evaluation.held_out import evaluate
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 T = 80
@@ -151,8 +151,7 @@ def test_scores_do_not_depend_on_the_widths(kind, source, length):
     }
     fields = {path: value for path, value in fields.items() if kind == "extraction" or path != "data.stride"}
     both = [
-        resolve_with_vocabulary(configs.override(configs.default(), fields | {"data.buckets": count}))
-        for count in (1, 4)
+        resolve_with_data(configs.override(configs.default(), fields | {"data.buckets": count})) for count in (1, 4)
     ]
     datasets = [data.load(resolved) for resolved in both]
     shapes = [{batch["tokens"].shape[1] for batch in dataset.evaluation_batches()} for dataset in datasets]

@@ -9,6 +9,7 @@ from flax import nnx
 
 from zoo import config as configs
 from zoo import data
+from zoo.data import resolve_with_data
 from zoo.data.labelled.examples import LabelledText
 from zoo.data.labelled.sequence_tasks import Classification, Regression
 from zoo.models.architectures import make_model
@@ -17,7 +18,6 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import EVALUATION
 from zoo.training.evaluation.held_out import evaluate
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 
 OPENING = 256  # The byte tokenizer has no separator, so the id that opens documents separates texts.
@@ -41,7 +41,7 @@ def labelled_texts(folder, texts, **fields):
         "data.batch_size": 2,
         "data.tokenizer.kind": "bytes",
     } | {name.replace("__", "."): value for name, value in fields.items()}
-    config = resolve_with_vocabulary(configs.override(configs.default(), given))
+    config = resolve_with_data(configs.override(configs.default(), given))
     return config, data.load(config)
 
 

@@ -18,6 +18,7 @@ from tests.support.checkpoints_of_others import zoo
 from tests.support.comparisons import compared
 from zoo import data
 from zoo.config import default, finetuned, override, resolve
+from zoo.data import resolve_with_data
 from zoo.data.labelled.labelled_dataset import HELD_OUT
 from zoo.data.tokenizers.tokenizer import Tokenizer
 from zoo.interop.families.bilm import read_config, read_hdf5, read_weights
@@ -27,7 +28,6 @@ from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
 from zoo.training.checkpoints import warm_start
 from zoo.training.mesh import make_mesh
-from zoo.training.startup import resolve_with_vocabulary
 from zoo.training.step import make_program
 from zoo.training.trained_run import load_trained
 
@@ -143,7 +143,7 @@ def test_task_features_match_the_published_states(tmp_path):
     fine_tuned = finetuned(
         f"from={tmp_path / 'run'}", {"objective.kind": "tagging", "data.source": source, "data.held_out": source}
     )
-    resolved = resolve_with_vocabulary(fine_tuned)
+    resolved = resolve_with_data(fine_tuned)
     assert (resolved.data.tokenizer.kind, resolved.training.trained_layers) == ("words", 0)
     dataset = data.load(resolved)
     objective = make_objective(resolved, dataset.tokenizer)

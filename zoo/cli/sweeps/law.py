@@ -94,9 +94,7 @@ def _print(found) -> None:
     from zoo.lab.formatting import count, difference_columns
     from zoo.lab.launch.fitted_table import UNLIMITED, print_fitted
 
-    console = make_console()
-    if not console.is_terminal:
-        console.width = UNLIMITED
+    console = make_console(UNLIMITED)
     ladder = found.ladder
     console.print(Text(f"{ladder.metric} against training compute, with 95 % intervals"))
     for size, one in zip(ladder.sizes, ladder.of(ladder.baseline), strict=True):

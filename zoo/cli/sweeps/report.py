@@ -154,9 +154,7 @@ def _print(args: argparse.Namespace, sweep, report) -> int:
         record = {"report": str(report.path), "progress": report.progress, **sweep_record(sweep, report.verdict)}
         print(json.dumps(record, indent=2))
         return 0
-    console = make_console()
-    if not console.is_terminal:
-        console.width = UNLIMITED
+    console = make_console(UNLIMITED)
     print_differences(console, sweep)
     print()
     if report.progress:

@@ -64,14 +64,12 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     from zoo.cli.console import make_console
     from zoo.lab.launch.fitted_table import UNLIMITED, print_fitted
 
-    table, console = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0)), make_console()
+    table, console = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0)), make_console(UNLIMITED)
     shown = [column for column in zip(*rows, strict=True) if any(column[1:])]
     for name, *_ in shown:
         table.add_column(name, no_wrap=True)
     for cells in list(zip(*shown, strict=True))[1:]:
         table.add_row(*map(Text, cells))
-    if not console.is_terminal:
-        console.width = UNLIMITED
     print_fitted(console, table, ("job", "last activity", "step", "reason"), cut="reason")
 
 

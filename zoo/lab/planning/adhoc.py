@@ -74,7 +74,7 @@ def changed_base(experiment: Experiment, changes: Mapping[str, Any]) -> Any:
     if clash := [f'{path} cannot be set: factor "{varied[path]}" varies it' for path in changes if path in varied]:
         raise ConfigError(clash)
     if "seed" in changes:
-        raise ConfigError("seed cannot be set for all runs; name the seeds instead")
+        raise ConfigError("seed cannot be set for all runs; use --seeds, in Python seeds=")
     return config.override(experiment.base, changes)
 
 

@@ -162,7 +162,7 @@ class OutputNorm(nnx.Module):
 
     def __call__(self, attended: Float[Array, "B T H V"]) -> Float[Array, "B T H V"]:
         """Normalises what each head has read."""
-        return rms_norm(attended, 1 + self.scale[...] if self.unit_offset else self.scale[...], self.epsilon)
+        return rms_norm(attended, applied_scale(self.scale, self.unit_offset), self.epsilon)
 
 
 class OutputGate(nnx.Module):

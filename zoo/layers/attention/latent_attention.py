@@ -13,7 +13,7 @@ from zoo.layers.attention.key_values import KeyValues
 from zoo.layers.attention.softmax_attention import SoftmaxAttention
 from zoo.layers.attention.token_mixer import SharedScores
 from zoo.layers.context import Context
-from zoo.layers.norm import inner_epsilon, rms_norm
+from zoo.layers.norm import applied_scale, inner_epsilon, rms_norm
 from zoo.layers.parameter import Linear, kernel_initializer, ones, parameter, zeros
 
 
@@ -28,7 +28,7 @@ class LatentNorm(nnx.Module):
 
     def __call__(self, x: Float[Array, "*leading W"]) -> Float[Array, "*leading W"]:
         """Normalises the vectors."""
-        return rms_norm(x, 1 + self.scale[...] if self.unit_offset else self.scale[...], self.epsilon)
+        return rms_norm(x, applied_scale(self.scale, self.unit_offset), self.epsilon)
 
 
 class LatentAttention(SoftmaxAttention):
