@@ -7,7 +7,7 @@ than chance. With the variance s^2 of a sweep on f degrees of freedom and the tr
 
 if the variances of sweeps spread like those that are estimated with d degrees of freedom (Smyth 2004,
 section 6.2). So the noise of another sweep is not known better than with d, however many were run. A
-record of one sweep has d too: it is rather less sure.
+record of a single sweep, which is less sure, has at most d too.
 """
 
 import json

@@ -15,6 +15,7 @@ from zoo.files import read_json, write_atomic
 from zoo.lab.planning.arm_resolution import count_cost
 from zoo.lab.planning.known_costs import CORES, COST_RECORD, INSTRUCTIONS, recorded_costs, throughput_of
 from zoo.lab.planning.known_noise import FITTED_SEEDS, recorded_noise
+from zoo.lab.planning.power import OF_TUNING_RUNS
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.sizes import LADDER, RUNGS, decoder, rates
 from zoo.lab.statistics.paired import ALPHA
@@ -152,6 +153,6 @@ def _found(size: str) -> tuple[str, str]:
         return "", ""
     fitted = entry.get("fitted")
     return (
-        f"{found_difference({FITTED_SEEDS: ALPHA}, entry['sd'], entry['df']):.3f} ({entry['sweeps']})",
+        f"{found_difference({FITTED_SEEDS: ALPHA}, entry['sd'], OF_TUNING_RUNS):.3f} ({entry['sweeps']})",
         f"{fitted['difference']:.3f} ({fitted['sweeps']})" if fitted else "",
     )

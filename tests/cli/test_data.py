@@ -147,6 +147,7 @@ def test_histogram_counts_everything_once():
         (["--step", "-1"], "--step: expected 0 or more"),
         (["--rows", "2", "--text", "a"], "--rows has no effect with --text"),
         (["--step", "2", "--held-out"], "--step has no effect with --held-out"),
+        (["--step", "2", "--held-out", "--text", "a"], "--step has no effect with --held-out"),
         (["--config.data.row_format=segments"], "data.row_format='segments' is not one of"),
         (
             ["--config.data.row_format=sentence_pairs", "--config.model.embedding.segments=1"],

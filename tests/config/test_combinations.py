@@ -43,7 +43,11 @@ from zoo import config as configs
         (kind("b", residual=True), ["kinds.b has no effect", "pattern=empty"]),
         (
             {"model.norm.unit_offset": True, "model.norm.scale": False},
-            ["unit_offset=true has no effect", "norm.scale=false"],
+            ["unit_offset=true has no effect", "no norm has a scale that it changes"],
+        ),
+        (
+            {"model.norm.unit_offset": True, "model.norm.scale": False, "model.attention.kind": "retnet"},
+            ["unit_offset=true has no effect"],
         ),
         (
             {
@@ -405,3 +409,20 @@ def test_a_problem_of_the_whole_model_is_not_reported_again_for_its_parts():
     )
     (line,) = refused(parts)
     assert line.startswith("model.dim=256 is not divisible")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.attention.qk_norm": "head"},
+        {"model.attention.kind": "latent"},
+        {"model.layers.pattern": ("a", "b")} | kind("a", attention__qk_norm="head") | kind("b", residual=True),
+        {"model.attention.qk_norm": "head", "model.layers.pattern": ("a", "b")}
+        | kind("a", residual=True)
+        | kind("b", attention__qk_norm="none"),
+    ],
+    ids=case_id,
+)
+def test_scales_of_some_layers_may_be_stored_as_their_difference_from_one(changes):
+    plain = {"model.norm.unit_offset": True, "model.norm.scale": False}
+    configs.resolve(configs.override(configs.default(), plain | changes), 257)

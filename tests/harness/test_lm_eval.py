@@ -78,6 +78,8 @@ def test_tasks_from_the_command_line_and_as_measures(tasks, capsys):
     beside = tasks / "pairs.jsonl"
     beside.write_text("\n".join(beside.read_text().splitlines()[:2]) + "\n")
     assert measure_run(folder, [name]) == {f"measured/{name}": np.mean(right[:2])}
+    assert main(["harness", str(folder), "--tasks", "tasks/pairs.yaml", "--shots", "2"]) == 0
+    assert "note: --shots 2 has no effect on pairs: defined without examples" in capsys.readouterr().err
     assert main(["harness", str(folder), "--tasks", "tasks/none.yaml"]) == 2
     assert "there is no file tasks/none.yaml" in capsys.readouterr().err
 

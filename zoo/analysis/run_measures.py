@@ -104,16 +104,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = args.measures.split(",") if args.measures else known_measures()
     if unknown := [name for name in asked if find_measure(name) is None]:
         raise ConfigError(f"--measures: {', '.join(unknown)} is not one of {', '.join(known_measures())}")
+    if args.measures and (sweeps := [str(folder) for folder in args.folders if requested_measures(folder)[1]]):
+        raise ConfigError(f"--measures is for single runs; give the folders of those in {', '.join(sweeps)}")
     failed = False
     for folder in args.folders:
         if (folder / "experiment.json").is_file():
             load_sweep(folder)  # It refuses a damaged sweep with a line for each problem.
         names, runs = requested_measures(folder)
         alone = not runs
-        if args.measures and not alone:
-            raise ConfigError(
-                f"--measures is for single runs; {folder} is a sweep, whose experiment names its measures"
-            )
         for run in runs or [folder]:
             left = asked if alone else missing_measures(run, names)
             # A measure that fails does not prevent the others.

@@ -55,6 +55,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     data_export.add_parser(actions)
 
 
+SAME_EVALUATION = "--step has no effect with --held-out: an evaluation reads the same rows at every step"
+
+
 def _check_flags(args: argparse.Namespace) -> None:
     from zoo.errors import ConfigError
 
@@ -62,6 +65,8 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise ConfigError(f"--{negative[0]}: expected 0 or more")
     if args.text is not None and args.rows is not None:
         raise ConfigError("--rows has no effect with --text, which is shown as a whole")
+    if args.text is not None and args.held_out and args.step is not None:
+        raise ConfigError(SAME_EVALUATION)
     if args.second is not None and args.text is None:
         raise ConfigError("--second needs --text")
 
@@ -77,16 +82,17 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.errors import ConfigError
 
     _check_flags(args)
-    step = args.step
-    args.rows, args.step = 3 if args.rows is None else args.rows, step or 0
+    given_step = args.step
+    args.step = args.step or 0
+    args.rows = 3 if args.rows is None else args.rows
     config = resolved_config(args.config, args.overrides)
     if args.text is not None:
         return _show_text(config, args)
     dataset = data.load(config)
     if isinstance(dataset, data.LabelledDataset):
         return _show_task(dataset, args)
-    if args.held_out and step is not None:
-        raise ConfigError("--step has no effect with --held-out: an evaluation reads the same rows at every step")
+    if args.held_out and given_step is not None:
+        raise ConfigError(SAME_EVALUATION)
     if isinstance(dataset, data.TranslationDataset):
         return _show_pairs(dataset, args)
     size = config.data.batch_size

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="score this text instead of the held-out split; of JSON objects, the texts at data.column, unless the "
-        "run read text files",
+        "run was trained on text files",
     )
     made.add_argument(
         "--pairs",

@@ -61,8 +61,10 @@ def run(args: argparse.Namespace) -> int:
     from zoo.inference.loaded_model import load
 
     model = load(args.run, args.step)
-    if args.top is not None and not _ranks(model):
-        raise ConfigError(f"--top has no effect: objective.kind={model.config.objective.kind} ranks no candidates")
+    if args.top is not None and not _ranks(model, args.json):
+        as_json = " with --json, which has all labels" if args.json and _ranks(model, as_json=False) else ""
+        kind = model.config.objective.kind
+        raise ConfigError(f"--top has no effect on predictions of objective.kind={kind}{as_json}")
     args.top = TOP if args.top is None else args.top
     if args.similarity:
         _print_similarity(model, examples, args.json)
@@ -77,14 +79,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ranks(model: Any) -> bool:
-    """Returns whether predictions of the model are tokens or labels with probabilities."""
+def _ranks(model: Any, as_json: bool) -> bool:
+    """Returns whether only the most probable tokens or labels of a prediction are printed."""
     from zoo.config.fields import TASKS
     from zoo.config.kinds import OBJECTIVE_KINDS
 
     kind = model.config.objective.kind
     if kind in TASKS:
-        return kind == "classification"
+        return kind == "classification" and not as_json
     return kind in OBJECTIVE_KINDS.having("masked") or model.config.model.architecture == "decoder"
 
 

@@ -148,18 +148,25 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     """Returns the token stream of a file (plain or compressed), read as the config reads text.
 
     Of a file with an ending of JSON, the documents are the texts at `data.column` of its objects,
-    unless the config reads text files, alone or in a mixture: such a run reads JSON as it stands.
+    unless the config trains on text files, alone or in a mixture: such a run reads JSON as it stands.
 
     Raises:
         ConfigError: no such file.
         DataError: not UTF-8, empty, or with a character that the tokenizer does not know; not JSON, or
             without the column.
     """
-    if str(path).endswith(JSON_ENDINGS) and "text" not in chosen(flatten(config), "data.source"):
+    trained_on = chosen(flatten(config) | {"data.held_out": ""}, "data.source")
+    as_records = str(path).endswith(JSON_ENDINGS) and "text" not in trained_on
+    if as_records:
         documents = json_lines(str(path), config.data)
     else:
         documents = read_text_file(path, config.data.document_separator, config.data.bad_text)
-    if not documents.count:
+    try:
+        empty = not documents.count
+    except DataError as error:
+        as_it_stands = ["a file that ends in .txt is read as it stands"] if as_records else []
+        raise DataError([*error.problems, *as_it_stands]) from error
+    if empty:
         raise DataError(f'"{path}": the text is empty')
     try:
         stream = tokenize(tokenizer, documents, Batching(config, tokenizer).with_sentences)

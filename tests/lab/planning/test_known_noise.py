@@ -1,6 +1,7 @@
 """The recorded noise of a size is that of one text, objective and budget."""
 
 import math
+import re
 import statistics
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.support.archives import write_archive
 from zoo.files import read_json, write_json
 from zoo.lab.planning import known_noise
 from zoo.lab.planning.plan import make_plan
-from zoo.lab.planning.power import fitted_line, noise_when_tuned, power_lines
+from zoo.lab.planning.power import fitted_line, power_lines
 from zoo.lab.planning.trained_on import trained_on
 from zoo.lab.report.archive.detectable import detectable_difference
 from zoo.lab.report.archive.experiment_page import read_contrasts, read_table
@@ -167,6 +168,13 @@ def test_a_record_with_the_degrees_of_freedom_of_a_spread_reaches_the_plan(plan_
 
 
 def test_a_tuned_sweep_is_planned_with_the_noise_that_its_tuning_runs_will_tell():
-    recorded = Noise(0.01, 2.9, "earlier sweeps")
-    assert noise_when_tuned(recorded) == Noise(0.01, 9, "earlier sweeps")
-    assert noise_when_tuned(Noise(0.01, 40, "")).df == 40
+    def planned(noise, tuned):
+        (line, *_) = power_lines([], 5, {}, noise, "eval/loss", tuned)
+        return float(re.search(r"difference of ([\d.]+)", line)[1])
+
+    recorded = {"eval/loss": Noise(0.1, 2.9, "earlier sweeps")}
+    assert planned(recorded, tuned=True) == pytest.approx(found_difference({5: 0.05}, 0.1, 9), rel=0.05)
+    assert planned(recorded, tuned=True) < planned(recorded, tuned=False)
+    # Without a record the number is in standard deviations.
+    assert planned({}, tuned=True) == pytest.approx(found_difference({5: 0.05}, 1, 9), rel=0.05)
+    assert planned({}, tuned=False) > 2 * planned({}, tuned=True)

@@ -290,14 +290,21 @@ def test_noise_of_gains_is_that_of_the_tuning_runs_of_all_their_arms(monkeypatch
     finished_sweep = finished({"leave_out": {level: [2.0 + lost] * 3 for level, lost in LOST.items()}})
     names = {arm.name: arm.factors["leave_out"] for arm in finished_sweep.arms}
 
+    effects = {1000: 0.0, 1001: 0.0}
+
     def curves(tuning, arm):
-        return [SimpleNamespace(problem="", mean_regret=0.0, sd=sds.get(names[arm], 0.001), df=5, effects={})]
+        own = {"sd": sds.get(names[arm], 0.001), "df": 5, "effects": effects, "effects_error": 0.0}
+        return [SimpleNamespace(problem="", mean_regret=0.0, **own)]
 
     monkeypatch.setattr(noise_module, "tuning_curves", curves)
     gain = feature_gains(finished_sweep).pairs["a", "b"]
     ((error, df), *_) = gain.errors
     assert error**2 == pytest.approx(sum(sd**2 for sd in sds.values()) / 3)
     assert df == pytest.approx(10, rel=0.01)
+    # Tuning runs of one seed do not show what seeds do to single arms; earlier sweeps do.
+    del effects[1001]
+    gain = feature_gains(replace(finished_sweep, noise={"eval/loss": Noise(0.03, 40, "earlier")})).pairs["a", "b"]
+    assert gain.errors[0] == (pytest.approx((4 / 2 * 0.03**2 / 3) ** 0.5), pytest.approx(40))
 
 
 def test_intervals_of_gains_have_the_noise_and_the_regret_of_every_arm_in_them(monkeypatch):

@@ -38,17 +38,6 @@ def check_layers(flat: dict[str, Any], architecture: str) -> Iterator[str]:
             yield from table.problems(flat, architecture)
 
 
-def _has_inner_scale(flat: dict[str, Any]) -> bool:
-    """Returns whether attention has a norm with a learned scale of its own."""
-    of_keys = flat["model.attention.qk_norm"] in BY_PATH["model.attention.qk_norm_scale"].when[1]
-    kind = flat["model.attention.kind"]
-    return (
-        (of_keys and flat["model.attention.qk_norm_scale"])
-        or flat["model.attention.output_norm"]
-        or kind in ATTENTION_KINDS.having("inner_norm")
-    )
-
-
 def _check_hidden_width(flat: dict[str, Any]) -> Iterator[str]:
     """Yields the adjustments of the hidden width that change nothing of a width that is given. A width
     that follows from `model.dim` may need none, so that a ladder of sizes can have one setting.
@@ -78,10 +67,6 @@ def _check_block(flat: dict[str, Any], architecture: str) -> Iterator[str]:
                 "model.attention.input_norm=false: model.parallel=shared_norm has one norm for attention and "
                 "feed-forward layer; use own_norms"
             )
-    if flat["model.norm.unit_offset"] and not flat["model.norm.scale"] and not _has_inner_scale(flat):
-        yield (
-            "model.norm.unit_offset=true has no effect: no norm of these layers has a scale, as model.norm.scale=false"
-        )
     if flat["model.residual_multiplier"] != 1 and not flat["model.residual"]:
         yield (
             f"model.residual_multiplier={flat['model.residual_multiplier']:g} weighs a sublayer against the residual "

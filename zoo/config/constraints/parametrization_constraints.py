@@ -41,8 +41,8 @@ def check_parametrization(flat: dict[str, Any], scopes: dict[str, dict[str, Any]
         _scale_follows(flat | changes, base) for changes in ({}, *scopes.values())
     ):
         yield (
-            f"model.base_head_dim={base} has no effect: no model.attention.scale follows from it; leave it at 0, or "
-            "the scale at auto"
+            f"model.base_head_dim={base} has no effect: it changes model.attention.scale=auto, and not a scale that is "
+            "set, or that of cosine or unit queries and keys; leave it at 0"
         )
     for path in HEADS:
         if flat[path]:

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from zoo.config.field import as_given
-from zoo.config.fields import EMBEDDED_POSITIONS
+from zoo.config.fields import BY_PATH, EMBEDDED_POSITIONS
 from zoo.config.kinds import ATTENTION_KINDS, PLACEMENT_KINDS
 from zoo.config.scopes import KINDS, SIDES, scoped
 from zoo.errors import shown
+
+# The norms of queries and keys that may have a learned scale.
+SCALED_KEY_NORMS = BY_PATH["model.attention.qk_norm_scale"].when[1]
 
 
 def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -32,11 +35,25 @@ def check_scopes(flat: dict[str, Any], scopes: dict[str, dict[str, Any]]) -> Ite
         )
     for name in sorted(defined - set(pattern)):
         yield f"{KINDS}.{name} has no effect: model.layers.pattern={','.join(pattern) or 'empty'} does not name it"
+    if flat["model.norm.unit_offset"] and not any(_has_norm_scale(flat | own) for own in ({}, *scopes.values())):
+        yield "model.norm.unit_offset=true has no effect: no norm has a scale that it changes; leave it false"
     if pattern and not set(pattern) - defined:
         yield from _check_first_layer(flat, pattern, scopes)
     for name in sorted(defined):
         yield from _check_positions_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
         yield from _check_placement_of_kind(flat, f"{KINDS}.{name}", scopes[f"{KINDS}.{name}"])
+
+
+def _has_norm_scale(flat: dict[str, Any]) -> bool:
+    """Returns whether some layers have a norm with a learned scale that `norm.unit_offset` changes."""
+    kind = flat["model.attention.kind"]
+    return (
+        flat["model.norm.scale"]
+        or flat["model.attention.output_norm"]
+        or (flat["model.attention.qk_norm"] in SCALED_KEY_NORMS and flat["model.attention.qk_norm_scale"])
+        # The norms of linear recurrences have plain scales.
+        or kind in set(ATTENTION_KINDS.having("inner_norm")) - set(ATTENTION_KINDS.having("state"))
+    )
 
 
 def _check_first_layer(

@@ -44,7 +44,7 @@ from zoo.lab.launch.sweep_options import SweepOptions
 from zoo.lab.planning.arm import PlannedRun
 from zoo.lab.planning.known_costs import time_lines
 from zoo.lab.planning.plan import InvalidPlan, Plan, make_plan
-from zoo.lab.planning.power import conjunction_lines, fitted_line, noise_when_tuned, power_lines
+from zoo.lab.planning.power import conjunction_lines, fitted_line, power_lines
 from zoo.lab.planning.tuning import (
     arm_names,
     cost_lines,
@@ -368,10 +368,9 @@ class SweepWorkflow:
         if len(plan.arms) < 2 or experiment.seeds_of_arms:
             return
         noise, metric = parse_noise(plan.noise), experiment.metric
-        if experiment.tunings and metric in noise:
-            noise[metric] = noise_when_tuned(noise[metric])
+        tuned = not experiment.tuned_at and any(len(tune.seeds) > 1 for tune in experiment.tunings)
         contrasts = named_contrasts(experiment)
-        for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, metric):
+        for line in power_lines(contrasts, len(experiment.seeds), experiment.looks, noise, metric, tuned):
             self._say(line)
         if found := plan.found_with_fit:
             self._say(fitted_line(found, metric))

@@ -1,7 +1,6 @@
 """Statements about what a plan can decide, before anything is trained."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from zoo.lab.declarations import Contrast
@@ -13,19 +12,17 @@ from zoo.lab.statistics.paired import ALPHA
 from zoo.lab.statistics.sequential import POWER
 from zoo.lab.statistics.simulation import found_difference, seeds_that_suffice, share_that_holds
 
-# Degrees of freedom of the noise that tuning runs of two arms tell, the median of archived contrasts.
+# Degrees of freedom of the noise that tuning runs of two arms tell, the median of the archive.
 OF_TUNING_RUNS = 9
 
 
-def noise_when_tuned(noise: Noise) -> Noise:
-    """Returns the noise for the plan of a tuned sweep, which is judged by that of its own tuning runs:
-    the recorded deviation is the best guess of theirs, and their own will be known better.
-    """
-    return replace(noise, df=max(noise.df, OF_TUNING_RUNS))
-
-
 def power_lines(
-    contrasts: Sequence[Contrast], seeds: int, looks: Mapping[int, float], noise: Mapping[str, Noise], metric: str
+    contrasts: Sequence[Contrast],
+    seeds: int,
+    looks: Mapping[int, float],
+    noise: Mapping[str, Noise],
+    metric: str,
+    tuned: bool = False,
 ) -> Iterator[str]:
     """Yields what a number of seeds finds, and how often the rules of the contrasts will hold.
 
@@ -35,6 +32,8 @@ def power_lines(
         looks: {number of seeds: level} if seeds are added; then `seeds` does not count.
         noise: {metric: SD of paired differences}, as earlier sweeps tell it.
         metric: of the experiment.
+        tuned: whether tuning runs with several seeds will tell the noise of this metric: a known
+            standard deviation is the best guess of theirs, and will be as well known as theirs is.
     """
     levels = dict(looks) or {seeds: ALPHA}
     if max(levels) < 2:
@@ -43,13 +42,13 @@ def power_lines(
     shown = f"{max(levels)} seeds" if not looks else f"up to {max(levels)} seeds"
     known, unit = noise.get(metric), unit_suffix(metric)
     if known is None:
-        found = found_difference(levels, 1.0, df=0)
+        found = found_difference(levels, 1.0, df=OF_TUNING_RUNS if tuned else 0)
         yield (
             f"{shown} find a difference of {found:.1f} SD of the paired differences in {100 * POWER:.0f} % of sweeps; "
             "what the SD is, no earlier sweep tells (--noise-from DIR)"
         )
         return
-    found = found_difference(levels, known.sd, known.df)
+    found = found_difference(levels, known.sd, OF_TUNING_RUNS if tuned else known.df)
     yield (
         f"with {shown} and noise of {known.sd:.2g}{unit} (SD of paired differences, {known.source}), a difference of "
         f"{found:.2g}{unit} is found in {100 * POWER:.0f} % of sweeps"
@@ -60,13 +59,14 @@ def power_lines(
         same = (contrast.a.metric or metric) == (contrast.b.metric or metric)
         if own is None or not same or contrast.rule not in ("non_inferiority", "equivalence"):
             continue
-        share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd, df=own.df)
+        df = OF_TUNING_RUNS if tuned and (contrast.a.metric or metric) == metric else own.df
+        share = share_that_holds(contrast.rule, contrast.margin, levels, own.sd, df=df)
         rule = f"{contrast.rule.replace('_', '-')} within {contrast.margin:g}{unit}"
         line = (
             f'  "{contrast.name}": {rule} stays undecided in {100 * (1 - share):.0f} % of sweeps whose arms are equal'
         )
         if share < POWER:
-            needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd, df=own.df)
+            needed = seeds_that_suffice(contrast.rule, contrast.margin, own.sd, df=df)
             line += f"; {100 * POWER:.0f} % are decided with " + (count(needed, "seed") if needed else "over 100 seeds")
         yield line
 

@@ -13,9 +13,8 @@ from zoo.lab.formatting import confidence_level, count, difference_columns
 from zoo.lab.metrics import equal_by_chance, higher_is_better
 from zoo.lab.planning.evaluations import why_not_ranked
 from zoo.lab.planning.leave_one_out import ADD, EVERYTHING, LEAVE_OUT, NOTHING, SEPARATOR
-from zoo.lab.results.baseline_differences import against_baseline
 from zoo.lab.results.curves import final_values
-from zoo.lab.results.noise import known_noise, regrets_of_sum, tuning_noise
+from zoo.lab.results.noise import noise_of_others, regrets_of_sum, shows_seeds, tuning_noise
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.statistics.noise import Noise
 from zoo.lab.statistics.paired import PairedDifference, holm, mean_difference
@@ -88,11 +87,10 @@ def _combination(sweep: SweepResults, weights: Mapping[str, float]) -> PairedDif
     seeds = set.intersection(*(set(found) for found in values.values()))
     sums = {seed: sum(weight * values[arm][seed] for arm, weight in weights.items()) for seed in sorted(seeds)}
     noise = tuning_noise(sweep, weights)
-    if noise is None:
-        one, other = list(weights)[:2]
-        known = known_noise(sweep, against_baseline(sweep, one, other))
+    if noise is None or not shows_seeds(sweep, weights):
+        known = noise_of_others(sweep, sweep.metric, set(list(weights)[:2]))
         scale = math.sqrt(sum(weight**2 for weight in weights.values()) / 2)
-        noise = None if known is None else Noise(known.sd * scale, known.df, known.source)
+        noise = noise if known is None else Noise(known.sd * scale, known.df, known.source)
     by_chance = equal_by_chance(sweep.metric)
     return mean_difference(sums, sweep.alpha, noise, regrets_of_sum(sweep, weights), by_chance)
 

@@ -34,11 +34,21 @@ def known_noise(sweep: SweepResults, contrast: Contrast) -> Noise | None:
     if metric == sweep.metric and len(sides) == 2:
         weights = {contrast.a.arm: 1.0, contrast.b.arm: -1.0}
         tuned = tuning_noise(sweep, weights)
-        if tuned is not None and len(common_seeds(_last_curves(sweep, weights))) > 1:
+        if tuned is not None and shows_seeds(sweep, weights):
             return tuned
-    if metric in sweep.noise:
-        return sweep.noise[metric]
-    return pooled_noise(sweep, metric, without=sides) or tuned
+    return noise_of_others(sweep, metric, sides) or tuned
+
+
+def noise_of_others(sweep: SweepResults, metric: str, without: set[str]) -> Noise | None:
+    """Returns the noise of a difference as earlier sweeps tell it, or else the arms but `without`."""
+    return sweep.noise[metric] if metric in sweep.noise else pooled_noise(sweep, metric, without)
+
+
+def shows_seeds(sweep: SweepResults, arms: Iterable[str]) -> bool:
+    """Returns whether the tuning runs of arms, which all have curves, show what a seed does to one of
+    them alone.
+    """
+    return len(common_seeds(_last_curves(sweep, arms))) > 1
 
 
 def _last_curves(sweep: SweepResults, arms: Iterable[str]) -> list[TuningCurve]:

@@ -29,8 +29,8 @@ from zoo.lab.statistics.paired import spread
 
 # The procedure of `zoo.lab.results.verdict`, and the one before it.
 PROCEDURE = (
-    "fitted settings whose noise has the effects of seeds on each arm, floors beaten by more than the error of the "
-    "mean, and each claim by itself"
+    "fitted settings, noise that counts what a seed does to one arm alone, floors beaten by more than the error of "
+    "the mean, and each claim by itself"
 )
 EARLIER_PROCEDURE = "t intervals at given settings"
 # The entries about verdicts, which stand in this order after "seeds".
