@@ -78,10 +78,16 @@ def test_tasks_from_the_command_line_and_as_measures(tasks, capsys):
     beside = tasks / "pairs.jsonl"
     beside.write_text("\n".join(beside.read_text().splitlines()[:2]) + "\n")
     assert measure_run(folder, [name]) == {f"measured/{name}": np.mean(right[:2])}
-    assert main(["harness", str(folder), "--tasks", "tasks/pairs.yaml", "--shots", "2"]) == 0
-    assert "note: --shots 2 has no effect on pairs: defined without examples" in capsys.readouterr().err
     assert main(["harness", str(folder), "--tasks", "tasks/none.yaml"]) == 2
     assert "there is no file tasks/none.yaml" in capsys.readouterr().err
+
+
+def test_a_task_that_is_defined_without_examples_gets_none(tasks, capsys):
+    folder = untrained(tasks.parent / "run", small(data__sequence_length=32))
+    with open(tasks / "pairs.yaml", "a") as file:
+        file.write("num_fewshot: 0\n")
+    assert main(["harness", str(folder), "--tasks", "tasks/pairs.yaml", "--shots", "2"]) == 0
+    assert "note: --shots 2 has no effect on pairs: defined without examples" in capsys.readouterr().err
 
 
 @pytest.mark.slow(reason="trains a sweep, and measures it in a process of its own")
