@@ -58,7 +58,8 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
 SAME_EVALUATION = "--step has no effect with --held-out: an evaluation reads the same rows at every step"
 
 
-def _check_flags(args: argparse.Namespace) -> None:
+def _complete_flags(args: argparse.Namespace) -> None:
+    """Refuses flags that have no effect, and sets the numbers that are not given."""
     from zoo.errors import ConfigError
 
     if negative := [flag for flag in ("rows", "step") if (getattr(args, flag) or 0) < 0]:
@@ -69,6 +70,8 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise ConfigError(SAME_EVALUATION)
     if args.second is not None and args.text is None:
         raise ConfigError("--second needs --text")
+    args.step = args.step or 0
+    args.rows = 3 if args.rows is None else args.rows
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -81,10 +84,8 @@ def run_show(args: argparse.Namespace) -> int:
     from zoo.data.sources.overlap import verbatim_overlap
     from zoo.errors import ConfigError
 
-    _check_flags(args)
     given_step = args.step
-    args.step = args.step or 0
-    args.rows = 3 if args.rows is None else args.rows
+    _complete_flags(args)
     config = resolved_config(args.config, args.overrides)
     if args.text is not None:
         return _show_text(config, args)
