@@ -183,6 +183,7 @@ def test_a_curve_from_before_effects_were_kept_has_the_noise_of_runs_alone():
     assert parse_curve(record) == curve
     older = parse_curve({name: value for name, value in record.items() if not name.startswith("effects")})
     assert older.effects == {}
+    assert parse_curve(record | {"effects": None}) is None
     assert noise_of_curves([(1.0, older), (-1.0, curve)]).sd == pytest.approx(2**0.5 * curve.sd)
 
 

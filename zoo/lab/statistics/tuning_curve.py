@@ -125,7 +125,7 @@ def parse_curve(entry: Any) -> TuningCurve | None:
     names = [one.name for one in fields(TuningCurve)]
     # Curves of sweeps from before effects were kept have none.
     entry = {"effects": {}, "effects_error": None} | entry if isinstance(entry, dict) else {}
-    if not set(names) <= set(entry):
+    if not set(names) <= set(entry) or not isinstance(entry["effects"], dict):
         return None
     found = {name: math.nan if entry[name] is None else entry[name] for name in names}
     effects = {int(seed): effect for seed, effect in found["effects"].items()}
