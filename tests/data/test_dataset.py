@@ -207,6 +207,17 @@ def test_encoding_texts_of_json_objects(text_config, tmp_path):
         zoo.data.encode_text_file(other, tokenizer, text_config(**changes))
 
 
+def test_a_table_is_not_scored_as_prose(text_config, tmp_path):
+    """A run that read text files sees a table as it stands."""
+    table = tmp_path / "other.csv"
+    table.write_text("text,label\nfirst,1\n")
+    config = text_config(training__eval_batches=1)
+    tokenizer = zoo.data.load(config).tokenizer
+    assert "first,1" in tokenizer.decode(zoo.data.encode_text_file(table, tokenizer, config).tokens)
+    with pytest.raises(ConfigError, match=r'other\.csv": a table'):
+        zoo.data.encode_text_file(table, tokenizer, text_config(data__source="stdlib", data__document_separator=""))
+
+
 def test_vocabulary_of_bytes_and_bpe_needs_no_data(text_config, corpus):
     configs = {kind: text_config(**fields) for kind, fields in KINDS.items()}
     corpus.unlink()

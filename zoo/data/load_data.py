@@ -11,7 +11,7 @@ from zoo.data.labelled import LabelledDataset, label_count, load_labelled, read_
 from zoo.data.pipeline.batching import Batching
 from zoo.data.rows.token_streams import Stream, cached_streams, tokenize
 from zoo.data.sources.documents import Documents
-from zoo.data.sources.records import JSON_ENDINGS, json_lines
+from zoo.data.sources.records import DELIMITED_ENDINGS, JSON_ENDINGS, json_lines
 from zoo.data.sources.source import read_components, read_held_out, read_text_file
 from zoo.data.sources.stored_tokens import StoredTokens
 from zoo.data.text_dataset import TextDataset, TokenizedSource, TokenizedText, joined_fingerprint
@@ -24,7 +24,7 @@ from zoo.data.translation.pair_dataset import (
     translation_vocab_size,
 )
 from zoo.data.translation.text_pairs import read_split_pairs
-from zoo.errors import DataError
+from zoo.errors import ConfigError, DataError
 from zoo.nested import flatten
 
 
@@ -151,12 +151,17 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
     unless the config trains on text files, alone or in a mixture: such a run reads JSON as it stands.
 
     Raises:
-        ConfigError: no such file.
+        ConfigError: no such file; or a csv or tsv file, for a config that trains on no text files.
         DataError: not UTF-8, empty, or with a character that the tokenizer does not know; not JSON, or
             without the column.
     """
     trained_on = chosen(flatten(config) | {"data.held_out": ""}, "data.source")
     as_records = str(path).endswith(JSON_ENDINGS) and "text" not in trained_on
+    if str(path).endswith(DELIMITED_ENDINGS) and "text" not in trained_on:
+        raise ConfigError(
+            f'"{path}": a table, whose separators and quotes would be scored as prose; write its texts as objects '
+            f'{{"{config.data.column}": ...}} of a .jsonl file, or give it an ending of .txt to score it as it stands'
+        )
     if as_records:
         documents = json_lines(str(path), config.data)
     else:

@@ -296,6 +296,7 @@ WRONG = {
     "objects": (lambda folder: [np.save(folder / "a.npy", np.array([{}], object), allow_pickle=True), folder / "a.npy"][1], "not a complete .npy file"),
     "an array that is cut off": (shortened(npy, 2), "not a complete .npy file"),
     "uint32 read as uint16": (lambda folder: nanogpt(folder, IDS, "<u4"), "every second uint16 is below 16, so these are ids of uint32; set data.token_dtype=uint32"),
+    "uint32 of a small vocabulary read as uint16": (lambda folder: nanogpt(folder, IDS % 5, "<u4"), "so these are ids of uint32; set data.token_dtype=uint32"),
     "int64 read as uint16": (lambda folder: nanogpt(folder, IDS, "<i8"), "so these are ids of int64; write them as uint32, or as .npy"),
     "no tokens": (lambda folder: nanogpt(folder, IDS[:0]), "there are no tokens"),
     "no tokens in an array": (lambda folder: npy(folder, IDS[:0]), "there are no tokens"),
@@ -322,6 +323,10 @@ def test_ids_wider_than_uint32_are_named_and_narrow_vocabularies_are_not(tmp_pat
     few = np.where(IDS == EOD, 16, IDS % 16)
     few[1::2] %= 16
     assert np.array_equal(open_tokens(nanogpt(tmp_path, few)).tokens[:], few)
+    # Every second id but one is 0.
+    rare = np.where(np.arange(len(IDS)) % 2, 0, 3)
+    rare[-1] = 1
+    assert np.array_equal(open_tokens(nanogpt(tmp_path, rare)).tokens[:], rare)
 
 
 def test_paths_of_tokens_are_found_or_suggested(tmp_path, monkeypatch):

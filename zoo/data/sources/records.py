@@ -18,6 +18,7 @@ from zoo.errors import ConfigError, DataError, one_line
 # Records per Arrow batch: few enough for texts of a megabyte each.
 BATCH = 256
 JSON_ENDINGS = with_compressed(".jsonl", ".ndjson", ".json")
+DELIMITED_ENDINGS = with_compressed(".csv", ".tsv")
 
 
 def json_lines(argument: str, data: Any) -> Documents:
