@@ -285,7 +285,7 @@ def test_each_kind_of_layer_has_its_share_at_every_size(spec):
 @pytest.mark.parametrize("name", FILES)
 def test_every_arm_trains(name, tmp_path):
     plan = plan_of(f"{name}:tiny")
-    sides = [side for contrast in plan.experiment.contrasts for side in (contrast.a, contrast.b)]
+    sides = [side for contrast in plan.experiment.contrasts for side in contrast.sides]
     metrics = {plan.experiment.metric, *(side.metric for side in sides if side.metric and "@" not in side.metric)}
     seed, programs = plan.experiment.seeds[0], set()
     for one in [one for one in plan.in_order if one.seed == seed]:

@@ -6,7 +6,7 @@ part yields one line for every mistake in it.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -273,6 +273,10 @@ class Contrast:
     claim: str = ""
     diverged_above: float | None = None
 
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.a, self.b
+
     def problems(self, factors: Factors, default_metric: str) -> Iterator[str]:
         """Yields what is wrong with a declared contrast."""
         where = f'contrast "{self.name}"'
@@ -284,12 +288,12 @@ class Contrast:
             yield f"{where}: {self.rule} needs a margin above 0"
         elif self.margin and self.rule == "equal":
             yield f"{where}: equal has no margin; it must be 0"
-        if wrong := [side.arm for side in (self.a, self.b) if not isinstance(side.arm, Mapping)]:
+        if wrong := [side.arm for side in self.sides if not isinstance(side.arm, Mapping)]:
             yield f"{where}: arm {wrong[0]!r} is not a mapping of factors to levels"
             return
         for name, side in (("a", self.a), ("b", self.b)):
             yield from _side_problems(f"{where}, side {name}", side, factors, default_metric)
-        metrics = [side.metric or default_metric for side in (self.a, self.b)]
+        metrics = [side.metric or default_metric for side in self.sides]
         if _quantity(metrics[0]) != _quantity(metrics[1]):
             names = [metric.partition("@")[0] for metric in metrics]
             yield f"{where}: {' and '.join(names)} are different metrics and cannot be subtracted"
@@ -325,6 +329,11 @@ def _side_problems(where: str, side: Side, factors: Factors, default_metric: str
     metric = side.metric or default_metric
     if not is_known_metric(metric):
         yield f"{where}: unknown metric {metric!r}{did_you_mean(metric, known_metrics())}"
+
+
+def used_metrics(metric: str, contrasts: Iterable[Contrast]) -> list[str]:
+    """Returns the metric of an experiment, and those of the sides of its contrasts, each once."""
+    return list(dict.fromkeys([metric, *(side.metric or metric for one in contrasts for side in one.sides)]))
 
 
 @dataclass(frozen=True)

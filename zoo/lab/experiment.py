@@ -26,6 +26,7 @@ from zoo.lab.declarations import (
     Tune,
     factor_problems,
     prerequisite_problems,
+    used_metrics,
 )
 from zoo.lab.measures import find_measure, known_measures, measure_name
 from zoo.lab.metrics import is_known_metric, known_metrics
@@ -261,10 +262,7 @@ def named_contrasts(experiment: Experiment) -> list[Contrast]:
 
 def required_measures(experiment: Experiment) -> list[str]:
     """Returns the names of all measures that the experiment needs of its runs."""
-    metrics = [
-        experiment.metric,
-        *(side.metric or "" for contrast in experiment.contrasts for side in (contrast.a, contrast.b)),
-    ]
+    metrics = used_metrics(experiment.metric, experiment.contrasts)
     return list(dict.fromkeys(name for name in (*map(measure_name, metrics), *experiment.measures) if name))
 
 

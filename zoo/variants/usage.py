@@ -81,7 +81,7 @@ def _claims_about(variant: Variant, experiment: Experiment) -> list[str]:
                 for factor, level in side.arm.items()
                 for path, value in experiment.factors[factor][level].items()
             }
-            for side in (contrast.a, contrast.b)
+            for side in contrast.sides
         ]
         if not contrast.claim or any(has_variant(base | side, variant) for side in sides):
             found += claim_ids(contrast.claim) if contrast.claim else experiment.claim.ids

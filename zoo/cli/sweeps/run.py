@@ -178,6 +178,7 @@ def _report(folder: Path, console, baseline: str | None) -> None:
 
 def _experiment(args: argparse.Namespace):
     """Returns the experiment of the flags, with their seeds and changes to the base."""
+    from zoo.lab.declarations import used_metrics
     from zoo.lab.experiment import load_experiment
     from zoo.lab.planning.adhoc import changed_base, experiment_from_flags
     from zoo.lab.planning.leave_one_out import ablation
@@ -213,8 +214,7 @@ def _experiment(args: argparse.Namespace):
         measures=tuple(dict.fromkeys([*experiment.measures, *args.measures])),
     )
     if args.noise_from:
-        used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
-        noise = noise_of_sweeps(args.noise_from, [metric for metric in dict.fromkeys(used) if metric])
+        noise = noise_of_sweeps(args.noise_from, used_metrics(experiment.metric, experiment.contrasts))
         experiment = dataclasses.replace(experiment, noise=noise)
     return with_values_of(experiment, args.tuned_as) if args.tuned_as else experiment
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo import config
 from zoo.errors import ConfigError, DataError
-from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, arm_text
+from zoo.lab.declarations import BETWEEN_LEVELS, PREREQUISITE_PREFIX, arm_text, used_metrics
 from zoo.lab.experiment import Experiment, named_contrasts, required_measures
 from zoo.lab.planning.arm import PlannedArm, PlannedRun
 from zoo.lab.planning.arm_resolution import ArmResolver
@@ -62,7 +62,7 @@ class Plan:
         experiment = self.experiment
         if experiment.noise or not self.arms:
             return dict(experiment.noise)
-        used = [experiment.metric, *(side.metric or "" for one in experiment.contrasts for side in (one.a, one.b))]
+        used = used_metrics(experiment.metric, experiment.contrasts)
         trained = trained_on(arm.config for arm in self.arms)
         return noise_of_size(experiment.size, trained, used, self.arms[0].tokens)
 

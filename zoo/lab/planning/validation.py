@@ -45,7 +45,7 @@ def missing_metrics(experiment: Experiment, arms: list[PlannedArm]) -> list[str]
     planned = [arm_name(levels) or experiment.name for levels, _ in arm_overrides(experiment)]
     required = [(f'arm "{arm_text(arm.name)}"', arm, experiment.metric) for arm in arms]
     for contrast in named_contrasts(experiment):
-        for side in (contrast.a, contrast.b):
+        for side in contrast.sides:
             if side.arm not in by_name:
                 continue  # An arm whose config has problems.
             required.append((f'contrast "{contrast.name}"', by_name[side.arm], side.metric))

@@ -41,9 +41,7 @@ def contrast_table(sweep: SweepResults, verdict: Verdict) -> str:
     for outcome, effect, mean, between in zip(verdict.outcomes, effects, means, intervals, strict=True):
         contrast, difference = outcome.contrast, outcome.difference
         same = contrast.a.metric == contrast.b.metric == sweep.metric
-        sides = [
-            sweep.arm(side.arm).label + ("" if same else f" at {side.metric}") for side in (contrast.a, contrast.b)
-        ]
+        sides = [sweep.arm(side.arm).label + ("" if same else f" at {side.metric}") for side in contrast.sides]
         rows.append(
             [
                 Cell(contrast.name),

@@ -70,7 +70,7 @@ class ContrastVerdict:
 
 def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
     """Judges one contrast on the runs as they are now."""
-    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
+    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in contrast.sides)
     noise, alpha = known_noise(sweep, contrast), contrast_level(sweep, contrast)
     if noise is None:
         alpha /= UNKNOWN_NOISE
@@ -99,7 +99,7 @@ def judge_contrast(sweep: SweepResults, contrast: Contrast) -> ContrastVerdict:
                 notes.append(_UNKNOWN_NOISE_NOTE + _what_would_tell(sweep, contrast))
         if outcome != "undecided" and (reason := why_floor_is_open(sweep, contrast)):
             notes, outcome, refuting = [*notes, str(reason)], "undecided", math.nan
-        untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in (contrast.a, contrast.b)}
+        untuned = {side.arm: why_not_tuned(sweep.tuning, side.arm) for side in contrast.sides}
         if any(untuned.values()):
             lines = [f"{sweep.arm(arm).label} is not tuned ({why})" for arm, why in untuned.items() if why]
             notes, outcome, refuting = [*notes, "; ".join(lines)], "not tuned", math.nan
@@ -137,7 +137,7 @@ def why_not_comparable(sweep: SweepResults, contrast: Contrast) -> Reason | None
     """
     if contrast.a.metric == sweep.metric and (reasons := why_not_ranked(sweep.warnings, sweep.metric)):
         return Reason(f"the arms {' and '.join(reasons)}")
-    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in (contrast.a, contrast.b))
+    a, b = (_read_side(sweep, side, contrast.diverged_above) for side in contrast.sides)
     if reason := _unknown_metric(sweep, contrast) or _why_incomparable(sweep, contrast, a, b):
         return Reason(reason)
     infinite = [
@@ -229,7 +229,7 @@ def _why_incomparable(sweep: SweepResults, contrast: Contrast, a: _SideValues, b
     # The same run can be on both sides, for example one arm at two lengths.
     if missing := list(dict.fromkeys(a.missing + b.missing)):
         return f"not finished: {listed(missing, 6)}"
-    runs = [run for side in (contrast.a, contrast.b) for run in sweep.runs_of(side.arm)]
+    runs = [run for side in contrast.sides for run in sweep.runs_of(side.arm)]
     if len(kinds := {numerics(run.meta) for run in runs if run.meta}) > 1:
         return (
             f"its runs were computed by different executors ({', '.join(sorted(kinds))}), so their results are not "

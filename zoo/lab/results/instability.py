@@ -142,7 +142,7 @@ def robust_distances(values: dict[str, dict[int, float]]) -> dict[str, dict[int,
 def _limits(sweep: SweepResults, arm: str, metric: str) -> Iterable[float]:
     for contrast in sweep.contrasts:
         if contrast.diverged_above is not None and (arm, metric) in (
-            (side.arm, side.metric) for side in (contrast.a, contrast.b)
+            (side.arm, side.metric) for side in contrast.sides
         ):
             yield contrast.diverged_above
 

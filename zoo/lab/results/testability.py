@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from scipy import special
 
 from zoo.data.sources.synthetic import PROBE_DOCUMENTS
-from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in
+from zoo.lab.declarations import BEST_FLOOR, HARDWARE, Contrast, premises_in, used_metrics
 from zoo.lab.floors.record import BIGRAM, CONSTANT, MAJORITY_CLASS, MAJORITY_TAG, plain_metric
 from zoo.lab.formatting import number
 from zoo.lab.measures import is_measure
@@ -78,10 +78,7 @@ def _why_other_hardware(sweep: SweepResults, contrast: Contrast, hardware: str) 
     if not hardware:
         return None
     devices = [
-        as_dict(run.meta.get("device"))
-        for side in (contrast.a, contrast.b)
-        for run in sweep.runs_of(side.arm)
-        if run.meta
+        as_dict(run.meta.get("device")) for side in contrast.sides for run in sweep.runs_of(side.arm) if run.meta
     ]
     names = [f"{device.get('platform', '')} {device.get('kind', '')}".strip() or "unknown" for device in devices]
     # A GPU's kind is its product name, so the platform decides where it is recorded.
@@ -117,7 +114,7 @@ def _no_arm_beats(sweep: SweepResults, sides: Sequence["_BesideFloor"]) -> Reaso
 def _sides_with_floors(sweep: SweepResults, contrast: Contrast, level: str) -> list["_BesideFloor"]:
     """Returns the sides of a contrast beside their floors; none if one side has no floor."""
     sides = []
-    for side in (contrast.a, contrast.b):
+    for side in contrast.sides:
         # Steps to a loss are read off this loss.
         metric = "eval/loss" if steps_to_arm(side.metric) else side.metric
         floors = named_floors(sweep.floor_scores(side.arm, metric), level)
@@ -223,15 +220,14 @@ def _why_below_control(sweep: SweepResults, contrast: Contrast, control: Mapping
     if reached is None or None in sides or not all(_better(metric, reached, value) for value in sides):
         return None
     others = "; ".join(
-        f"{sweep.arm(side.arm).label}: {_shown(value)}"
-        for side, value in zip((contrast.a, contrast.b), sides, strict=True)
+        f"{sweep.arm(side.arm).label}: {_shown(value)}" for side, value in zip(contrast.sides, sides, strict=True)
     )
     return Reason(f"the control {arm.label} ends at {_shown(reached)}, better than every arm compared", others)
 
 
 def _why_at_ceiling(sweep: SweepResults, contrast: Contrast) -> Reason | None:
     ends = []
-    for side in (contrast.a, contrast.b):
+    for side in contrast.sides:
         floors = (sweep.floors or {}).get(side.arm)
         known = floors.best.get(plain_metric(side.metric)) if floors else None
         best = best_possible(side.metric) if known is None else known
@@ -286,10 +282,7 @@ def _shown(value: float) -> str:
 
 def testability_notes(sweep: SweepResults) -> Iterator[str]:
     """Yields what keeps the finished runs of a sweep from saying anything, contrasts or not."""
-    metrics = dict.fromkeys(
-        [sweep.metric, *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b))]
-    )
-    for metric in metrics:
+    for metric in used_metrics(sweep.metric, sweep.contrasts):
         yield from _degenerate(sweep, metric)
     if sweep.contrasts and sweep.floors is None:
         yield "no floors were computed for this sweep, so whether its arms beat an n-gram model is not known"

@@ -4,6 +4,7 @@ import itertools
 import math
 
 from zoo.errors import listed
+from zoo.lab.declarations import used_metrics
 from zoo.lab.metrics import higher_is_better
 from zoo.lab.results.sweep_results import SweepResults
 from zoo.lab.results.tuning_grid import tuning_entries
@@ -18,13 +19,12 @@ def judged_by_another_metric(sweep: SweepResults) -> list[str]:
     not at their best scores.
     """
     fields = [entry["field"] for entry in tuning_entries(sweep.tuning) if entry.get("field")]
-    judged = dict.fromkeys(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b))
     if not fields:
         return []
     return [
         f"arms are tuned by {sweep.metric} and judged by {metric}, for which other values of {listed(fields, 3)} may "
         f"be better{_agreement(sweep, metric)}"
-        for metric in judged
+        for metric in used_metrics(sweep.metric, sweep.contrasts)
         if metric != sweep.metric
     ]
 

@@ -166,7 +166,7 @@ def _far_off(
     """Returns a note for each arm of a contrast of which a seed ends far off, given what `instability`
     returns by metric.
     """
-    arms = {side.arm: unstable(side.metric)[side.arm].far_off for side in (contrast.a, contrast.b)}
+    arms = {side.arm: unstable(side.metric)[side.arm].far_off for side in contrast.sides}
     return [
         f"seed {', '.join(map(str, seeds))} of {sweep.arm(arm).label} ends far off"
         for arm, seeds in arms.items()

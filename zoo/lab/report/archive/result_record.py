@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from zoo.lab.declarations import used_metrics
 from zoo.lab.floors.record import floors_record
 from zoo.lab.measures import measure_metrics
 from zoo.lab.planning.trained_on import trained_on
@@ -248,7 +249,7 @@ def _measured(sweep: SweepResults, arm: str) -> dict[str, Any]:
     metrics = [
         *(metric for name in sweep.measures for metric in measure_metrics(name)),
         *sorted(lengths, key=lambda metric: int(metric.rpartition("@")[2])),
-        *(side.metric for contrast in sweep.contrasts for side in (contrast.a, contrast.b)),
+        *used_metrics(sweep.metric, sweep.contrasts),
     ]
     found = {
         metric: spread(final_values(sweep, arm, metric).values())
