@@ -22,6 +22,7 @@ from publication.verdict_order import DECIDED, deciding_rank, verdict_of_all
 from zoo.errors import ConfigError
 from zoo.files import read_json
 from zoo.lab.formatting import interval, rounded_mean
+from zoo.lab.metrics import unit_suffix
 from zoo.lab.report.archive.experiment_page import described_size
 from zoo.lab.results.corpora import JudgedText, claims_on_texts
 
@@ -255,12 +256,15 @@ def published(claim: Mapping[str, str], verdict: str) -> str:
 
 
 def effects(contrasts: Sequence[Mapping[str, str]]) -> str:
-    """Returns differences with their intervals, beginning with those that decide the verdict."""
+    """Returns differences with their intervals, beginning with those that decide the verdict; the unit
+    is named unless it is nats.
+    """
     shown = []
     deciding = sorted(contrasts, key=lambda contrast: deciding_rank(contrast["outcome"]))
     for contrast in deciding[:_EFFECTS]:
         mean, low, high = (float(contrast[name] or "nan") for name in ("a - b", "low", "high"))
-        difference = f"{rounded_mean(mean, low, high)} ({interval(low, high)})"
+        unit = unit_suffix(contrast.get("metric a", ""))
+        difference = f"{rounded_mean(mean, low, high)}{'' if unit == ' nats' else unit} ({interval(low, high)})"
         shown.append(f"{contrast['contrast']}: {difference if math.isfinite(mean) else 'no finite pair'}")
     more = len(contrasts) - _EFFECTS
     return "; ".join(shown + ([f"and {more} more"] if more > 0 else []))

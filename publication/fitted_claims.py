@@ -20,7 +20,7 @@ from zoo.lab.statistics.sequential import POWER
 
 # Written by hand, in the folder of the results.
 _LEFT_OUT = "limits.md#what-fitted-experiments-leave-out"
-_SIZES = "../experiments.md#experiments-on-norms-positions-attention-and-feed-forward-layers"
+SIZES_LINK = "../experiments.md#experiments-on-norms-positions-attention-and-feed-forward-layers"
 _JUDGED = (*DECIDED, "undecided")
 
 
@@ -57,7 +57,7 @@ def fitted_text(
             for row in contrasts:
                 if (difference := detectable_difference(row, runs, one.result)) is not None:
                     smallest[size_and_seeds(one.result)].append(difference)
-            others = list(_other_parts(name, counted, measured.get(claim["id"], ()), root))
+            others = list(other_parts(name, counted, measured.get(claim["id"], ()), root))
             in_parts += [claim["id"]] if others else []
             cells = (
                 f"{claim['id']} {claim['statement']}",
@@ -102,8 +102,8 @@ def fitted_text(
             "",
             wrapped(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
-                f"Their sizes ([{RUNGS[0]} to {RUNGS[-1]}]({posixpath.normpath(root + _SIZES)})) are those at which a "
-                f"plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter. "
+                f"Their sizes ([{RUNGS[0]} to {RUNGS[-1]}]({posixpath.normpath(root + SIZES_LINK)})) are those at "
+                f"which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter. "
                 "What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): one kind of text, shared baselines, other "
                 "settings."
@@ -113,7 +113,7 @@ def fitted_text(
     )
 
 
-def _other_parts(
+def other_parts(
     name: str, results: Sequence[ClaimResult], measured: Sequence[Mapping[str, Any]], root: str
 ) -> Iterator[str]:
     """Yields the verdicts of other experiments and measurements on a claim, with their pages."""
@@ -129,7 +129,7 @@ def _items(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[Cla
     verdict at the largest of its sizes.
     """
     for found in results:
-        if fitted := [one for one in _by_size(found) if _judged_with_fit(one)]:
+        if fitted := [one for one in _by_size(found) if judged_with_fit(one)]:
             one, note = fitted[0], listed.asked_by(claim, found.name)["note"]
             verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
             differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
@@ -150,7 +150,7 @@ def fitted_results(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
     enough tokens, and could be tested.
     """
-    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and _judged_with_fit(one)]
+    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and judged_with_fit(one)]
     yield from [(found.name, one) for one in enough][:1]
 
 
@@ -159,6 +159,6 @@ def _by_size(found: ClaimResult) -> list[SizedResult]:
     return sorted([found.headline, *found.others], key=lambda one: -one.parameters)
 
 
-def _judged_with_fit(one: SizedResult) -> bool:
+def judged_with_fit(one: SizedResult) -> bool:
     """Whether a result had fitted settings and could be tested."""
     return one.verdict in _JUDGED and tuned_by(one.result) == FITTED

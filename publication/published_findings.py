@@ -9,22 +9,30 @@ from scipy.stats import binomtest
 
 from publication.changed_verdicts import wrapped
 from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
-from publication.fitted_claims import fitted_results
+from publication.fitted_claims import SIZES_LINK, fitted_results, judged_with_fit, other_parts
 from publication.sizes import ClaimResult, SizedResult, counted_results
 from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
+from zoo.lab.sizes import RUNGS, TOKENS_PER_PARAMETER
+
+Measurements = Mapping[str, Sequence[Mapping[str, Any]]]
 
 PAGE = "published_findings.md"
 AGREES, DISAGREES = "agrees", "disagrees"
 _HEAD = (
     "# Published findings, asked again in small models",
     "",
-    "Written by `python -m publication results`. A finding *agrees* if the verdict here is that of its source, and",
-    "*disagrees* if it is the opposite. Where sources contradict each other the verdict stands alone. *Undecided* is",
-    "an effect that this many seeds do not tell from the margin of its rule; [limits](limits.md) explains",
-    "*not testable* and *not tuned*.",
+    wrapped(
+        "Written by `python -m publication results`. A finding *agrees* if the verdict here is that of its source, and "
+        "*disagrees* if it is the opposite. Where sources contradict each other, or say nothing of what the claim "
+        "adds, the verdict stands alone. *Undecided* is an effect that this many seeds do not tell from the margin of "
+        "its rule, or whose noise no other runs tell; [limits](limits.md) explains *not testable* and *not tuned*. "
+        f"[Sizes]({SIZES_LINK}) are those of plain decoders; an experiment's page says what its arms read. "
+        "Differences have intervals of 90 % under rules of equivalence and non-inferiority, of 95 % otherwise, and "
+        "are in nats where no unit is named."
+    ),
     "",
 )
 _COSTS = ("runs per decision", "tokens per decision")
@@ -37,12 +45,14 @@ class Finding(NamedTuple):
     Attributes:
         claim: the row of claims.csv, as it applies to the experiment.
         one: the result at the size that counts.
-        fitted: whether it is judged with settings fitted in each arm, at a size with enough tokens.
+        fitted: whether it is judged with settings fitted in each arm.
+        others: the verdicts of other experiments and measurements on the claim.
     """
 
     claim: Mapping[str, str]
     one: SizedResult
     fitted: bool
+    others: Sequence[str] = ()
 
     @property
     def outcome(self) -> str:
@@ -59,35 +69,65 @@ class Finding(NamedTuple):
         return "other"
 
 
-def findings(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> list[Finding]:
+def findings(
+    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], measured: Measurements
+) -> list[Finding]:
     """Returns the experiments on claims about which something was published, in their order."""
-    return [each for claim in listed.claims for each in _of_claim(listed, claim, results.get(claim["id"], ()))]
+    return [
+        each
+        for claim in listed.claims
+        for each in _of_claim(listed, claim, results.get(claim["id"], ()), measured.get(claim["id"], ()))
+    ]
 
 
-def _of_claim(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult]) -> Iterator[Finding]:
+def _of_claim(
+    listed: ListedClaims,
+    claim: Mapping[str, str],
+    results: Sequence[ClaimResult],
+    measured: Sequence[Mapping[str, Any]],
+) -> Iterator[Finding]:
     # A second text is not counted again among the fitted verdicts.
     counted = counted_results(results)
     for found in results:
         asked = listed.asked_by(claim, found.name)
         if asked["published"] and asked["direction"] != CHECK and not found.part_of:
-            fitted = next((one for _, one in fitted_results(found)), None) if found in counted else None
-            yield Finding(asked, fitted or found.headline, fitted is not None)
+            enough = next((one for _, one in fitted_results(found)), None)
+            one = enough or found.headline
+            fitted = found in counted and judged_with_fit(one)
+            yield Finding(asked, one, fitted, [*other_parts(found.name, counted, measured, "")] if fitted else [])
 
 
 def write_published_findings(
-    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], output: Path
+    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], measured: Measurements, output: Path
 ) -> Path | None:
-    """Writes the page; returns its path, or None if there is nothing published about any claim."""
-    found = findings(listed, results)
+    """Writes the page; returns its path, or None if there is nothing published about any claim.
+
+    Args:
+        listed: from `publication.claims_table.read_claims`.
+        results: the results of each experiment, by the claim's id.
+        measured: the records of measurements, by the claim's id.
+        output: the folder of the results.
+    """
+    found = findings(listed, results, measured)
     if not found:
         return None
     fitted, others = ([one for one in found if one.fitted is chosen] for chosen in (True, False))
-    lines = [*_HEAD, *(_accuracy(fitted, output) if fitted else ())]
+    lines = [*_HEAD, *_alone(listed, results, measured), *(_accuracy(fitted, output) if fitted else ())]
     for title, chosen in (("Judged with fitted settings", fitted), ("The others", others)):
         if chosen:
             lines += [f"## {title}", "", *_table(chosen), ""]
     write_atomic(output / PAGE, "\n".join(lines))
     return output / PAGE
+
+
+def _alone(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], measured: Measurements) -> Iterator[str]:
+    """Yields which claims with a source are judged by measurements alone."""
+    alone = [
+        one["id"] for one in listed.claims if one["published"] and measured.get(one["id"]) and one["id"] not in results
+    ]
+    if alone:
+        yield f"Measurements of time and memory ({', '.join(alone)}) are in the [table of claims](README.md) only."
+        yield ""
 
 
 def _table(found: Sequence[Finding]) -> Iterator[str]:
@@ -98,11 +138,17 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
         cells = (
             f"{each.claim['id']} {each.claim['statement']}",
             each.claim["published"],
-            f"**{each.outcome}**" + (f": {each.claim['note']}" if each.claim["note"] and not each.fitted else ""),
+            _outcome(each),
             effects(contrasts),
             f"[{described_size(each.one.result)}]({each.one.name}/README.md)",
         )
         yield f"| {' | '.join(map(as_cell, cells))} |"
+
+
+def _outcome(each: Finding) -> str:
+    in_part = " in this part" if each.others else ""
+    note = each.claim["note"] if each.one.result["size"] not in RUNGS else ""
+    return f"**{each.outcome}**{in_part}" + "".join(f"; {text}" for text in (*each.others, note) if text)
 
 
 def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
@@ -113,11 +159,11 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield ""
     yield wrapped(
         f"{count(len(directed), 'experiment')} with settings fitted in each arm {asks} for a result on which the "
-        f"sources agree. {_share(directed)} The others are undecided: their intervals contain the margin of a rule, "
-        f"so that more seeds could decide them.{_not_counted(fitted)}"
+        f"sources agree. {_share(directed)} The others are undecided: an interval contains the margin of its rule, or "
+        f"no other runs tell the noise of a difference.{_not_counted(fitted)}"
     )
     yield ""
-    for title, key in (("size", lambda one: one.one.result["size"]), ("what differs", lambda one: one.part)):
+    for title, key in (("size", lambda one: one.one.result["size"]), ("the first that differs", lambda one: one.part)):
         head = (title, "asked", "agree", "disagree", "undecided", "share that agrees", *_COSTS)
         yield f"| {' | '.join(head)} |"
         yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -127,8 +173,9 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield wrapped(
         "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %; the claims were "
         "not drawn at random from all that was published, and experiments that share a text and a baseline are not "
-        "independent. Runs and tokens are those of tuning and of all arms and "
-        "seeds, of undecided experiments too, divided by the number of decisions."
+        f"independent. At `tiny` a plain decoder reads less than {TOKENS_PER_PARAMETER} bytes for each parameter. Runs "
+        "and tokens are those of tuning and of all arms and seeds, of undecided experiments too, divided by the "
+        "number of decisions."
     )
     yield ""
 

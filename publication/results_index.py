@@ -88,7 +88,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
         table = claims_table(listed, by_claim, measured, exact)
         verdicts = all_verdicts(results, output, _of_scales(scaled))
         write_changed_verdicts(verdicts, output)
-        write_published_findings(listed, by_claim, output)
+        write_published_findings(listed, by_claim, measured, output)
         if experiments:
             write_open_claims(experiments, listed, by_claim, [each.result for each in results], output)
         texts = {

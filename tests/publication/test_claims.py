@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from publication import results_index
-from publication.claims_table import read_claims
+from publication.claims_table import effects, read_claims
 from publication.fitted_limits import fitted_limits_text
 from publication.results_index import build
 from publication.sizes import ClaimResult, SizedResult
@@ -134,6 +134,12 @@ def test_a_note_stands_beside_the_verdict(output):
 def write_measured(folder, record):
     (folder / "measured/speed").mkdir(parents=True, exist_ok=True)
     (folder / "measured/speed/measured.json").write_text(json.dumps(record))
+
+
+def test_differences_in_other_units_than_nats_name_them():
+    row = {"contrast": "faster", "a - b": "-813.8", "low": "-959.1", "high": "-668.7", "outcome": "holds"}
+    assert effects([row | {"metric a": "steps_to/positions=rope"}]) == "faster: −814 steps (−959 to −669)"
+    assert effects([row | {"metric a": "eval/loss"}]) == "faster: −814 (−959 to −669)"
 
 
 def test_a_measured_claim_has_a_row_and_is_counted_once(output, tmp_path):

@@ -1,6 +1,7 @@
 """The page of published findings: which ones the experiments agree with, and what decisions cost."""
 
 import csv
+from types import MappingProxyType
 
 import pytest
 
@@ -18,8 +19,8 @@ FIELDS = {
 }
 
 
-def written(folder, results):
-    found = write_published_findings(read_claims(folder), results_by_claim(results), folder)
+def written(folder, results, measured=MappingProxyType({})):
+    found = write_published_findings(read_claims(folder), results_by_claim(results), measured, folder)
     return found and found.read_text()
 
 
@@ -27,6 +28,7 @@ def written(folder, results):
 def page(tmp_path):
     results = [archived(tmp_path, claim, field, verdict) for claim, (field, _, verdict) in FIELDS.items()]
     results.append(archived(tmp_path, "A6", "model.dim", "supported", size="tiny", tuned="grid"))
+    results.append(archived(tmp_path, "A8", "model.dim", "not supported", size="tiny"))
     # A1 on a second text is shown, and not counted again.
     first = results[0]
     corpus = {"experiment": first.name, "source": "text:news.txt"}
@@ -35,21 +37,26 @@ def page(tmp_path):
     with open(tmp_path / "claims.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(CLAIM_COLUMNS.split(","))
-        directions = {claim: direction for claim, (_, direction, _) in FIELDS.items()} | {"A6": "for", "A7": "for"}
+        directions = {claim: direction for claim, (_, direction, _) in FIELDS.items()} | dict.fromkeys(
+            ("A6", "A7", "A8"), "for"
+        )
         writer.writerows((claim, "", "s", "t", "", "p", way, "") for claim, way in directions.items())
-    return written(tmp_path, results)
+    # The time that A1 claims was measured, and is open; A7 was measured alone.
+    time = {"name": "timed", "page": "measured/timed/README.md", "verdict": "undecided"}
+    return written(tmp_path, results, {"A1": [time], "A7": [time]})
 
 
 def test_verdicts_are_held_against_the_direction_of_their_source(page):
     lines = [line for line in page.splitlines() if line.startswith("| A") and "on-news" not in line]
     shown = {line.split(" ")[1]: line.split(" | ")[2] for line in lines}
     assert shown == {
-        "A1": "**agrees**",
+        "A1": "**agrees** in this part; [timed](measured/timed/README.md): undecided",
         "A2": "**disagrees**",
         "A3": "**agrees**",
         "A4": "**undecided**",
         "A5": "**supported**",
         "A6": "**agrees**",
+        "A8": "**disagrees**",
     }
     fitted, others = page.split("## The others")
     assert "| A6" in others
@@ -62,15 +69,20 @@ def test_verdicts_are_held_against_the_direction_of_their_source(page):
 
 
 def test_the_share_counts_decisions_with_fitted_settings_alone(page):
-    assert "4 experiments with settings fitted in each arm ask for a result" in page
-    # Clopper-Pearson: 2 of 3 is 9 % to 99 %.
-    assert "3 were decided, and 2 of them agree with the source (9 % to 99 %" in " ".join(page.split())
+    assert "5 experiments with settings fitted in each arm ask for a result" in page
+    # Clopper-Pearson: 2 of 4 is 7 % to 93 %, 2 of 3 is 9 % to 99 %.
+    assert "4 were decided, and 2 of them agree with the source (7 % to 93 %" in " ".join(page.split())
+    assert "| `tiny` | 1 | 0 | 1 | 0 | 0 of 1 (0 % to 98 %) |" in page
     # The claim whose sources contradict each other.
     assert "take no side: A5 (supported)." in " ".join(page.split())
     # 4 experiments of 16 runs of 1,000 tokens each, for 3 decisions.
     assert "| `rung1` | 4 | 2 | 1 | 1 | 2 of 3 (9 % to 99 %) | 21 | 0 million |" in page
     assert "| `model.norm` | 2 | 1 | 1 | 0 | 1 of 2 (1 % to 99 %) | 16 | 0 million |" in page
     assert "| `optimizer` | 1 | 0 | 0 | 1 |  |  |  |" in page
+
+
+def test_claims_that_were_measured_alone_are_named(page):
+    assert "Measurements of time and memory (A7) are in the [table of claims](README.md) only." in page
 
 
 def test_without_published_results_there_is_no_page(tmp_path):
