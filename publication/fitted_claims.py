@@ -59,12 +59,14 @@ def fitted_text(
                     smallest[size_and_seeds(one.result)].append(difference)
             others = list(other_parts(name, counted, measured.get(claim["id"], ()), root))
             in_parts += [claim["id"]] if others else []
+            asked = listed.asked_by(claim, name)
+            verdict = f"**{one.verdict}**" + (" in this part" if others else "")
             cells = (
                 f"{claim['id']} {claim['statement']}",
-                "; ".join([f"**{one.verdict}**" + (" in this part" if others else ""), *others]),
+                "; ".join(filter(None, [verdict, *others, asked["note"]])),
                 effects(contrasts),
                 f"[{described_size(one.result)}]({root}{one.name}/README.md)",
-                published(listed.asked_by(claim, name), one.verdict),
+                published(asked, one.verdict),
             )
             rows.append(f"| {' | '.join(map(as_cell, cells))} |")
             verdicts[one.verdict] += 1

@@ -58,8 +58,8 @@ def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     if not few:
         return ""
     return (
-        f"**Tokens for each parameter.** A size has {TOKENS_PER_PARAMETER} or more for a plain decoder. Mixtures of "
-        f"experts have more parameters and read fewer: {_and(few)}."
+        f"**Tokens for each parameter.** A size has {TOKENS_PER_PARAMETER} or more of its plain decoder. "
+        f"Deeper decoders and mixtures of experts have more parameters and read fewer: {_and(few)}."
     )
 
 

@@ -15,7 +15,7 @@ from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
-from zoo.lab.sizes import RUNGS, TOKENS_PER_PARAMETER
+from zoo.lab.sizes import TOKENS_PER_PARAMETER
 
 Measurements = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -147,7 +147,7 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
 
 def _outcome(each: Finding) -> str:
     in_part = " in this part" if each.others else ""
-    note = each.claim["note"] if each.one.result["size"] not in RUNGS else ""
+    note = each.claim["note"]
     return f"**{each.outcome}**{in_part}" + "".join(f"; {text}" for text in (*each.others, note) if text)
 
 
