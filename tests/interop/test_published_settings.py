@@ -93,6 +93,40 @@ def test_stretching_that_transformers_5_does_not_write_is_none():
     assert read_settings("ApertusForCausalLM", {})["model.position.scaling.kind"] == "llama3"
 
 
+def test_plain_positions_of_a_gpt_oss_are_not_stretched():
+    plain = {"rope_parameters": {"rope_type": "default", "rope_theta": 150000.0}}
+    assert "model.position.scaling.kind" not in read_settings("GptOssForCausalLM", plain)
+    assert read_settings("GptOssForCausalLM", {})["model.position.scaling.kind"] == "yarn"
+
+
+def test_numbers_that_json_does_not_have_are_read():
+    limits = {"time_step_limit": [0.0, {"__float__": "Infinity"}]}
+    assert read_settings("Mamba2ForCausalLM", limits) == read_settings("Mamba2ForCausalLM", {})
+    with pytest.raises(ConfigError, match="time_step_limit"):
+        read_settings("Mamba2ForCausalLM", {"time_step_limit": [0.0, 1.0]})
+
+
+def test_experts_of_a_qwen3_moe_have_two_names():
+    renamed = read_settings("Qwen3MoeForCausalLM", {"num_local_experts": 16})
+    assert renamed == read_settings("Qwen3MoeForCausalLM", {"num_experts": 16})
+    assert renamed["model.ffn.experts.number"] == 16
+
+
+@pytest.mark.parametrize(
+    ("class_name", "settings", "problem"),
+    [
+        ("SmolLM3ForCausalLM", {"num_hidden_layers": 0}, "without layers"),
+        ("LongformerForMaskedLM", {"num_hidden_layers": 0}, "num_hidden_layers|without layers|wrong type"),
+        ("GPT2LMHeadModel", {"architectures": 5}, "architectures=5: expected a list"),
+        ("GPT2LMHeadModel", {"architectures": "GPT2LMHeadModel"}, "expected a list"),
+        ("Mamba2ForCausalLM", {"time_step_limit": [0.0, {"__float__": "wide"}]}, "wrong type"),
+    ],
+)
+def test_settings_that_no_model_has_are_one_line(class_name, settings, problem):
+    with pytest.raises(ConfigError, match=problem):
+        read_settings(class_name, settings)
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if "transformers 5" in name])
 def test_transformers_5_settings_equal_those_of_transformers_4(name):
     five = full_settings(name)

@@ -171,7 +171,10 @@ def check_family(class_name: str, hf: Mapping[str, Any]) -> None:
             f"model_type={model_type!r}: {class_name} is of type {importer.model_type or 'none'!r}, where the same "
             f"settings and tensors may mean something else; {others}"
         )
-    for name in hf.get("architectures") or ():
+    names = hf.get("architectures") or ()
+    if not isinstance(names, list | tuple):
+        raise ConfigError(f"architectures={shown(names)}: expected a list of names of classes")
+    for name in names:
         if isinstance(name, str) and family_of(name) != family_of(class_name):
             raise ConfigError(
                 f"architectures={name!r}: {class_name} is of another family, where the same settings and tensors may "
@@ -188,13 +191,24 @@ def read_settings(class_name: str | Importer, hf: Mapping[str, Any]) -> dict[str
     if isinstance(class_name, str):
         check_family(class_name, hf)
     try:
-        return importer_of(class_name).read_config(hf)
-    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+        return importer_of(class_name).read_config(_without_tags(hf))
+    except (TypeError, ValueError, LookupError, AttributeError, ZeroDivisionError) as error:
         name = class_name if isinstance(class_name, str) else "this class"
         raise ConfigError(
             _wrong_types(importer_of(class_name).defaults, hf)
-            or f"the config of {name} has a value of a wrong type: {type(error).__name__}: {error}"
+            or f"the config of {name} has a value of a wrong type or size: {type(error).__name__}: {error}"
         ) from error
+
+
+def _without_tags(value: Any) -> Any:
+    """Returns settings with numbers for {"__float__": "Infinity"}: transformers 5 writes so what JSON
+    does not have.
+    """
+    if isinstance(value, Mapping):
+        if value.keys() == {"__float__"}:
+            return float(value["__float__"])
+        return {name: _without_tags(item) for name, item in value.items()}
+    return [_without_tags(item) for item in value] if isinstance(value, list) else value
 
 
 def _wrong_types(defaults: Mapping[str, Any], hf: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ def rename_settings(hf: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
 
 
 def unpack_rope_parameters(
-    hf: Mapping[str, Any], theta: str = "rope_theta", fraction: str | None = None
+    hf: Mapping[str, Any], theta: str = "rope_theta", fraction: str | None = None, stretched: bool = False
 ) -> dict[str, Any]:
     """Replaces `rope_parameters`, which transformers 5 writes, by the settings of transformers 4.
 
@@ -27,6 +27,8 @@ def unpack_rope_parameters(
         hf: the content of a `config.json`.
         theta, fraction: names of the class's settings for the base of the wavelengths, and for the
             share of a head that is rotated; None if it is the whole head.
+        stretched: whether the class's own `rope_scaling` stretches positions. It has no say where a
+            file has `rope_parameters`.
 
     Raises:
         ConfigError: a file that has the settings of both, with different values.
@@ -55,6 +57,8 @@ def unpack_rope_parameters(
         raise ConfigError(problems)
     if scaling.keys() - {"rope_type"} or scaling.get("rope_type", "default") != "default":
         moved["rope_scaling"] = scaling
+    elif stretched:
+        moved["rope_scaling"] = None
     return settings | moved
 
 
@@ -179,7 +183,12 @@ def layer_kind_fields(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[s
     Returns:
         the shortest pattern of these layers, and the kinds' fields; if all are equal, fields of the
             whole model.
+
+    Raises:
+        ConfigError: there are no layers.
     """
+    if not layers:
+        raise ConfigError("the config describes a model without layers; expected one or more")
     names = [name for name, _ in layers]
     changes = dict(layers)
     if len(changes) == 1:

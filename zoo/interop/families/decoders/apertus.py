@@ -31,11 +31,7 @@ XIELU = {"xielu": {"model.ffn.kind": "xielu"}}
 
 def read_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for ApertusForCausalLM."""
-    given = unpack_rope_parameters(hf)
-    if hf.get("rope_parameters") is not None:
-        # The class's own stretching is the default of `rope_scaling`, which then has no say.
-        given.setdefault("rope_scaling", None)
-    settings = SettingsReader(given, APERTUS, "apertus")
+    settings = SettingsReader(unpack_rope_parameters(hf, stretched=True), APERTUS, "apertus")
     fields = common(settings, activations=XIELU | ACTIVATIONS) | rope(settings) | {"model.attention.qk_norm": "head"}
     settings.expect(False, None, mlp_bias="this class has no such biases")
     settings.finish()

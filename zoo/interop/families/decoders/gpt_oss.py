@@ -30,7 +30,7 @@ GPT_OSS = COMMON | {
 
 def gpt_oss_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for GptOssForCausalLM."""
-    settings = SettingsReader(unpack_rope_parameters(hf), GPT_OSS, "gpt_oss")
+    settings = SettingsReader(unpack_rope_parameters(hf, stretched=True), GPT_OSS, "gpt_oss")
     settings.expect("silu", hidden_act="the class always has clamped SwiGLU")
     settings.expect(CLAMP, None, swiglu_limit=f"the class has a bound of {CLAMP:g}")
     settings.expect(SLOPE, None, swiglu_alpha=f"the class has a factor of {SLOPE:g}")

@@ -22,7 +22,7 @@ from zoo.interop.families.decoders.granite import GRANITE, MULTIPLIERS, multipli
 from zoo.interop.families.llama import COMMON, MISTRAL, biases_of_inputs, common, gated, rope, rules
 from zoo.interop.settings.equivalents import ConfigView, Setting, hidden_dim
 from zoo.interop.settings.importer import Importer, SettingsReader
-from zoo.interop.settings.shared_settings import layer_kind_fields, unpack_rope_parameters
+from zoo.interop.settings.shared_settings import layer_kind_fields, rename_settings, unpack_rope_parameters
 from zoo.interop.weights.mapping import IDENTITY, Rule, Rules, Transform, fused, linear
 
 MIXTRAL = MISTRAL | {
@@ -48,6 +48,8 @@ QWEN2_MOE = {name: value for name, value in QWEN3_MOE.items() if name not in ("a
 GRANITE_MOE = {name: value for name, value in GRANITE.items() if name != "mlp_bias"} | {
     "num_local_experts": 8, "num_experts_per_tok": 2,
 }  # fmt: skip
+# The name that transformers writes since 5.24, and that of published files.
+QWEN3_MOE_ALIASES = {"num_local_experts": "num_experts"}
 EXPERTS = "model.ffn.experts."
 TRANSPOSED_EACH = Transform(lambda x: (np.swapaxes(x, -1, -2),), lambda parts: np.swapaxes(parts[0], -1, -2))
 # Names of the matrices of an expert in Mixtral's files, and in others.
@@ -157,7 +159,7 @@ def qwen2_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 def qwen3_moe_config(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Returns overrides for Qwen3MoeForCausalLM."""
-    settings = SettingsReader(unpack_rope_parameters(hf), QWEN3_MOE, "qwen3_moe")
+    settings = SettingsReader(rename_settings(unpack_rope_parameters(hf), QWEN3_MOE_ALIASES), QWEN3_MOE, "qwen3_moe")
     window = settings["sliding_window"]
     window = window if settings["use_sliding_window"] else None
     fields = common(settings) | rope(settings)
