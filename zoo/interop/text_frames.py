@@ -10,6 +10,7 @@ from zoo.data.tokenizers.own_tokens import keep_own_tokens
 from zoo.data.tokenizers.sentencepiece_files import SentencePieceTokenizer
 from zoo.data.tokenizers.text_frame import TextFrame
 from zoo.data.tokenizers.tokenizer import Tokenizer
+from zoo.data.tokenizers.tokenizer_settings import CLASS_OF_MODEL
 from zoo.errors import ConfigError
 from zoo.files import read_object_or_empty
 from zoo.interop.generation_settings import GENERATION_FILE
@@ -45,15 +46,6 @@ FOLLOW_FLAGS = {
     "GPTNeoX": _Flags(("bos_token", "<|endoftext|>"), ("eos_token", "<|endoftext|>"), begins=False),
 }
 MBARTS, DEFAULT_LANGUAGE = ("MBart", "MBart50"), "en_XX"
-CLASS_OF_MODEL = {
-    "bert": "Bert", "distilbert": "DistilBert", "electra": "Electra", "roformer": "RoFormer", "albert": "Albert",
-    "roberta": "Roberta", "bart": "Bart", "longformer": "Longformer", "xlm-roberta": "XLMRoberta",
-    "camembert": "Camembert", "t5": "T5", "mt5": "MT5", "umt5": "T5", "gpt2": "GPT2", "openai-gpt": "OpenAIGPT",
-    "llama": "Llama", "mistral": "Llama", "gemma": "Gemma", "gemma2": "Gemma", "gemma3_text": "Gemma", "mbart": "MBart",
-    "diffllama": "Llama", "ministral": "Llama", "phi3": "Llama", "phi": "CodeGen", "cohere": "Cohere",
-    **dict.fromkeys(("gpt_neox", "mpt", "olmo", "olmo2", "stablelm"), "GPTNeoX"),
-    **dict.fromkeys(("exaone4", "gptj", "granite", "olmo3", "opt"), "GPT2"),
-}  # fmt: skip
 # What the model's class takes where config.json says nothing.
 SPANS = {"eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 0}
 DEFAULTS: Mapping[str, Mapping[str, int]] = {

@@ -133,6 +133,56 @@ def test_settings_beside_a_library_file_are_followed_as_by_transformers(tmp_path
         assert ours.mask_id == theirs.mask_token_id == ours.vocab_size - 1
 
 
+def of_a_model(folder, kind, model_type, before=True, lower=True, **settings):
+    """Writes a tokenizer whose file says whether it lowers case or puts a space before a text, beside
+    the config of a kind of model.
+    """
+    saved(folder, kind, **settings)
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["normalizer"] = content["normalizer"] and content["normalizer"] | {"lowercase": lower}
+    if kind == "byte_level":
+        content["pre_tokenizer"]["add_prefix_space"] = before
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
+OF_MODELS = {
+    "settings without a class": ("wordpiece", "bert", {"do_lower_case": False}),
+    "a class without settings": ("wordpiece", "bert", {"tokenizer_class": "BertTokenizer"}),
+    "accents without a class": ("wordpiece", "distilbert", {"strip_accents": False}),
+    "neither": ("wordpiece", "electra", {}),
+    "a space that the class does not put": ("byte_level", "gpt2", {"tokenizer_class": "GPT2Tokenizer"}),
+    "a space that no class is named for": ("byte_level", "roberta", {}),
+    "a space that is asked for": ("byte_level", "gpt_neox", {"add_prefix_space": True}),
+}
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("says", [True, False])
+@pytest.mark.parametrize("name", OF_MODELS)
+def test_settings_that_are_missing_are_those_of_the_class_in_transformers(tmp_path, name, says):
+    transformers = pytest.importorskip("transformers")
+    kind, model_type, settings = OF_MODELS[name]
+    folder = of_a_model(tmp_path / kind, kind, model_type, says, says, **settings)
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), read_pretrained(folder)
+    for text in ("The Cat, café", "the data", " the Cat"):
+        assert ours.encode(text).tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
+
+
+def test_settings_that_are_missing_are_those_of_the_class(tmp_path):
+    cased = of_a_model(tmp_path / "cased", "wordpiece", "bert", do_lower_case=False)
+    lowered = of_a_model(tmp_path / "lowered", "wordpiece", "bert", lower=False, tokenizer_class="BertTokenizer")
+    the = [read_pretrained(folder).encode("THE").tolist() for folder in (cased, lowered)]
+    assert the[1] == read_pretrained(cased).encode("the").tolist() != the[0]
+    other = read_pretrained(of_a_model(tmp_path / "other", "wordpiece", "gpt2", lower=False))
+    assert other.encode("THE").tolist() == the[0]
+    for name in ("gpt2", "mamba"):
+        folder = of_a_model(tmp_path / name, "byte_level", name)
+        spaced = read_pretrained(folder).encode("the").tolist() == read_pretrained(folder).encode(" the").tolist()
+        assert spaced is (name == "mamba")
+
+
 def test_settings_beside_a_library_file_are_followed(tmp_path):
     plain, cased = (read_pretrained(saved(tmp_path / name, "wordpiece", **settings)) for name, settings in (
         ("plain", {}), ("cased", {"tokenizer_class": "BertTokenizer", "do_lower_case": False})))  # fmt: skip

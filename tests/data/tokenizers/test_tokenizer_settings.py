@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from tests.support.small_tokenizers import saved
 from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import ConfigError
 
@@ -125,6 +126,10 @@ REFUSED = {
     "mBART by its class": (
         lambda folder: sentencepiece(folder, "sentencepiece.bpe.model", tokenizer_class="MBartTokenizer"),
         "names MBartTokenizer",
+    ),
+    "no space before a text, of a model that puts one": (
+        lambda folder: saved(folder, "sentencepiece", tokenizer_class="LlamaTokenizer", add_prefix_space=False),
+        "sets add_prefix_space=False, and tokenizer.model puts a space before a text",
     ),
     "a class of spiece.model": (
         lambda folder: sentencepiece(folder, "spiece.model", tokenizer_class="AlbertTokenizer"),

@@ -146,7 +146,13 @@ def read_model_file(path: Path) -> Any:
     settings, added = read_settings(path, {*SENTENCEPIECE_CLASSES, *SHIFTED_CLASSES}), AddedTokens.beside(path)
     name = str(settings.get("tokenizer_class", "")).removesuffix("Fast")
     if name in SENTENCEPIECE_CLASSES or path.name != SHIFTED_NAME:
-        return read_sentencepiece(path, SHIFTED_CLASSES.get(name, PIECES), added)
+        found = read_sentencepiece(path, SHIFTED_CLASSES.get(name, PIECES), added)
+        if settings.get("add_prefix_space") is False and found.puts_space:
+            raise ConfigError(
+                f"data.tokenizer.path: {path.with_name(SETTINGS_FILE)} sets add_prefix_space=False, and {path.name} "
+                "puts a space before a text; save the tokenizer as tokenizer.json"
+            )
+        return found
     layout = SHIFTED_CLASSES.get(name, _model_type(path))
     if layout not in SHIFTED_CLASSES.values():
         raise ConfigError(

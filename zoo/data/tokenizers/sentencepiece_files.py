@@ -151,6 +151,11 @@ class SentencePieceTokenizer(ModelTokenizer):
         super().__init__(pieces, bos_id, mask_id, separator_id)
         self.special_ids = frozenset(id for id, piece in enumerate(pieces) if not piece)
 
+    @property
+    def puts_space(self) -> bool:
+        """Whether a space is put before a text (`add_dummy_prefix`)."""
+        return self._model.Normalize("a") != "a"
+
     @cached_property
     def within_text(self) -> Tokenizer:
         content = model_without_prefix(self._content, load_model)
