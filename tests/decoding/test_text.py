@@ -21,6 +21,7 @@ from zoo.errors import ConfigError
 from zoo.models.architectures import make_model
 
 BOS, BYTE_TOKENIZER = 256, ByteTokenizer()
+SPECIAL = {id for id in BYTE_TOKENIZER.special_ids if id < BYTE_TOKENIZER.vocab_size}
 BYTES = {"data.tokenizer.kind": "bytes", "model.vocab_size": 270, "model.head.bias": True, "model.position.kind": "rope",
          "model.tie_embeddings": False, "model.num_layers": 1}  # fmt: skip
 ENCODER_DECODER = {"model.architecture": "encoder_decoder"}
@@ -28,6 +29,7 @@ OBJECTIVES = {
     "causal": {}, "prefix": ENCODER_DECODER | {"objective.kind": "prefix", "objective.prefix_length": 3},
     "span": ENCODER_DECODER | {"objective.kind": "span", "objective.sentinels": 5},
     "denoising": ENCODER_DECODER | {"objective.kind": "denoising"},
+    "translation": ENCODER_DECODER | {"objective.kind": "translation"},
 }  # fmt: skip
 UNIFORM, GREEDY = Sampling(temperature=1e6), Sampling(temperature=0.0)
 
@@ -143,6 +145,31 @@ def test_generation_ends_at_the_start_of_a_new_document(objective):
     (drawn,), (found,) = generator.sample(["ab"], 5, GREEDY, 0), generator.beam_search(["ab"], 5, 1, 1.0)
     for answer in (drawn, found):
         assert (answer.text, answer.tokens, answer.stopped) == ("", 1, True)
+
+
+class WithAnotherEnd(ByteTokenizer):
+    end_ids = frozenset({BOS, ord("x")})
+
+
+@pytest.mark.parametrize(("objective", "text"), [("translation", "xxxxx"), ("denoising", "x")])
+def test_a_translation_has_no_other_end_than_its_own(objective, text):
+    generator = text_generator(objective, always=ord("x"), tokenizer=WithAnotherEnd())
+    (answer,) = generator.sample(["ab"], 5, GREEDY, 0)
+    assert (answer.text, answer.stopped) == (text, objective == "denoising")
+
+
+@pytest.mark.parametrize("row_format", ["packed", "doc_sentences"])
+def test_masked_diffusion_draws_no_special_token_in_rows_as_in_training(row_format):
+    objective = {"model.architecture": "encoder", "objective.kind": "masked_diffusion", "data.row_format": row_format}
+    config = tiny(BYTES | objective)
+    model = model_of(config)
+    values = random_values(model, 3)
+    values["head"]["bias"] = jnp.zeros_like(values["head"]["bias"]).at[jnp.array(sorted(SPECIAL))].set(1e4)
+    generator = TextGenerator(config, BYTE_TOKENIZER, model, values, {})
+    (answer,) = generator.sample(["ab"], 5, GREEDY, 0)
+    assert answer.tokens == 5
+    assert len(BYTE_TOKENIZER.encode(answer.text)) > 0
+    assert generator.generator.suffix == ([] if row_format == "packed" else [BYTE_TOKENIZER.separator_id])
 
 
 def test_the_stop_string_is_left_out():

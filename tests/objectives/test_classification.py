@@ -4,13 +4,16 @@ without padding.
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
 from tests.objectives.making import OTHER, Made, surprisal
+from tests.support.building import call, with_values
 from tests.support.comparisons import compared
 from zoo import config as configs
 from zoo.errors import ConfigError
+from zoo.layers.context import Context, DropoutKey
 
 ENCODER = {"model.architecture": "encoder", "model.embedding.segments": 2}
 CLASSES = {"objective.kind": "classification", "model.head.classes": 3}
@@ -47,6 +50,21 @@ def row_scores(made, kind, pooler):
             vector = ACTIVATIONS[pooler](vector @ made.exact["pooler"]["kernel"] + made.exact["pooler"]["bias"])
         found.append(vector @ made.exact["classifier"]["kernel"] + made.exact["classifier"]["bias"])
     return np.array(found)
+
+
+def test_the_vector_of_a_row_is_dropped_out_before_the_scores():
+    made = Made(ENCODER | CLASSES | {"model.dropout": 0.5})
+    values, states = made.exact["classifier"], np.random.default_rng(0).normal(size=(3, made.config.model.dim))
+
+    def scores(values, states, key=None):
+        drop = key if key is None else DropoutKey(key)
+        return with_values(made.model, values).task_scores(states, Context(np.arange(8)[None], dropout_key=drop))
+
+    plain = call(scores, made.values, states)
+    np.testing.assert_allclose(plain, states @ values["kernel"] + values["bias"], rtol=1e-4, atol=1e-5)
+    dropped = [np.asarray(call(scores, made.values, states, jax.random.key(seed))) for seed in (0, 1)]
+    assert not np.allclose(dropped[0], dropped[1])
+    assert not np.allclose(dropped[0], plain)
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,7 @@ def test_tokens_metric_counts_tokens_read_not_scored():
     ({}, False), ({"model.dropout": 0.1}, True), ({"model.attention.dropout": 0.1}, True),
     ({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.dropout": 0.1}, True),
     ({"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.dropout": 0.1}, True),
+    ({"model.ffn.kind": "moe", "model.ffn.experts.jitter": 0.1}, True),
 ])  # fmt: skip
 def test_program_knows_whether_it_uses_dropout(changes, expected):
     assert uses_dropout(configs.resolve(configs.override(configs.default(), changes))) is expected

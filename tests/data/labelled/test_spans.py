@@ -216,6 +216,32 @@ def test_answers_longer_than_a_row_and_unanswerable_questions(tmp_path):
     ]
 
 
+def test_no_answer_counts_by_its_smallest_score_where_questions_may_have_none(tmp_path):
+    """As in the evaluation of SQuAD 2 in BERT's run_squad.py."""
+    dataset = data.load(question_config(tmp_path, ["fox"]))
+    encoded = dataset.encoded("validation")
+    outputs = true_scores(encoded.arrays)
+    # [CLS] is far ahead in the last row alone.
+    outputs["start_scores"][-1, 0] = outputs["end_scores"][-1, 0] = 9.0
+    examples = dataset.examples.held_out
+    assert Extraction(8, 4, True).answers(outputs, examples, encoded)[0].text == "fox"
+    outputs["start_scores"][:, 0] = outputs["end_scores"][:, 0] = 9.0
+    assert Extraction(8, 4, True).answers(outputs, examples, encoded)[0].text == ""
+    assert Extraction(8, 4, False).answers(outputs, examples, encoded)[0].text == "fox"
+
+
+def test_a_question_takes_half_of_a_row_at_most(tmp_path):
+    settings = question_config(tmp_path, ["fox"])
+    path = tmp_path / "a.json"
+    path.write_text(path.read_text().replace("who?", "w" * 40))
+    dataset = data.load(settings)
+    encoded = dataset.encoded("validation")
+    assert encoded.cut["questions cut"] == 1
+    asked = (encoded.arrays["tokens"] == ord("w")) & (encoded.arrays["segments"] == 0)
+    # 32 tokens less the first and two separators.
+    assert (asked.sum(axis=1) == (32 - 3) // 2).all()
+
+
 def test_answers_are_stripped_of_white_space(tmp_path):
     dataset = data.load(question_config(tmp_path, ["fox jumps"]))
     encoded = dataset.encoded("validation")

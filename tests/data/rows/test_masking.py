@@ -7,9 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zoo.data
+from tests.support.building import tiny
+from tests.support.sample_data import vocabulary
 from zoo.data.pipeline.batches import evaluation_batches, training_batches
+from zoo.data.rows.corruption import make_corruption
 from zoo.data.rows.masking import Masking, rare_token_weights
 from zoo.data.rows.packed_rows import PackedRows
+from zoo.data.tokenizers.tokenizer_registry import read_pretrained
 from zoo.errors import DataError
 
 V, BOUNDARY, MASK = 40, 7, 40
@@ -337,6 +341,15 @@ def test_batches_are_masked_as_configured(tmp_path, make_config):
     assert plain.batching.corruption is None
     with plain.training_batches() as batches:
         assert next(batches).keys() == {"tokens"}
+
+
+def test_separators_are_boundaries_where_rows_have_them(make_config, tmp_path):
+    tokenizer = read_pretrained(vocabulary())
+    encoder = {"model.architecture": "encoder", "objective.kind": "masked"}
+    formats = {"packed": (tokenizer.bos_id,), "doc_sentences": (tokenizer.bos_id, tokenizer.separator_id)}
+    for row_format, boundaries in formats.items():
+        corruption = make_corruption(tiny(encoder | {"data.row_format": row_format}), tokenizer)
+        assert corruption.boundary_ids == boundaries
 
 
 @pytest.mark.parametrize("kind", ["masked", "denoising"])

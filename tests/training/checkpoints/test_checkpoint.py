@@ -102,6 +102,27 @@ def test_newest_and_best_are_kept(tmp_path):
     checkpoints.close()
 
 
+@pytest.mark.parametrize("diverged", [1, 2, 3, 4])
+def test_a_loss_that_is_not_finite_is_never_the_best(tmp_path, diverged):
+    losses = {step: 1.0 + abs(step - (2 if diverged > 2 else 3)) for step in (1, 2, 3, 4)} | {diverged: float("nan")}
+    folder = saved(tmp_path / "checkpoints", [1, 2, 3, 4], keep=1, losses=losses)
+    checkpoints = Checkpoints(folder, 1, read_only=True)
+    assert checkpoints.resolve_step("best") == (2 if diverged > 2 else 3)
+    checkpoints.close()
+
+
+def test_a_step_can_be_damaged_twice(tmp_path):
+    folder = saved(tmp_path / "checkpoints", [1, 2])
+    for _ in range(2):
+        flip_bit(folder / "2")
+        checkpoints = Checkpoints(folder, 2, lambda line: None)
+        restored, _ = checkpoints.restore_latest(abstract())
+        assert int(restored["step"]) == 1
+        checkpoints.save(2, state(2), {}, None)
+        checkpoints.close()
+    assert Checkpoints(folder, 2).steps() == [1, 2]
+
+
 def test_the_best_checkpoint_stays_if_it_was_evaluated_later(tmp_path):
     """As after a stop at a step that was to be evaluated."""
     folder = saved(tmp_path / "checkpoints", [1, 2], keep=1, losses={1: 2.0})

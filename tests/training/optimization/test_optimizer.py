@@ -53,6 +53,14 @@ def test_inverse_sqrt_follows_its_equation():
     held = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=16, schedule__hold=True)
     np.testing.assert_allclose(held[:16], 2.0)
     np.testing.assert_array_equal(held[16:], got[16:])
+    without = rates(schedule__kind="inverse_sqrt", schedule__warmup_steps=0)
+    np.testing.assert_allclose(without, 2.0 / np.sqrt(np.arange(1, 101)), rtol=1e-6)
+
+
+def test_the_decay_of_wsd_takes_the_nearest_number_of_updates():
+    got = rates(schedule__kind="wsd", schedule__warmup_steps=0, schedule__decay_fraction=0.156)
+    np.testing.assert_allclose(got[:84], 2.0)
+    np.testing.assert_allclose(got[84:], 2.0 * (1 - np.arange(1, 17) / 16), atol=1e-6)
 
 
 def test_hold_without_warmup_is_refused():

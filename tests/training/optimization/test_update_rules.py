@@ -166,6 +166,15 @@ def test_ten_updates_follow_the_equations_in_each_layer(name):
             np.testing.assert_allclose(found[leaf][layer], expected, rtol=2e-4, atol=2e-5, err_msg=f"{leaf} {layer}")
 
 
+def test_adafactor_moves_small_parameters_as_if_they_were_a_thousandth():
+    params, gradients = draw()
+    small_ones = {key: 1e-7 * value for key, value in params.items()}
+    found = updated("adafactor", small_ones, gradients[:1])
+    expected = followed("adafactor", small_ones["table"], [gradients[0]["table"]])
+    np.testing.assert_allclose(found["table"], expected, rtol=1e-3, atol=1e-9)
+    assert np.abs(found["table"]).max() > 1e-5
+
+
 def test_bias_of_a_first_moment_with_changing_decay_is_corrected():
     """The corrected average of equal gradients is that gradient for any decays."""
     params, _ = draw()
