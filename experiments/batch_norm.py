@@ -7,7 +7,7 @@ An encoder of the sizes of `zoo.lab.sizes` that predicts masked tokens, with Bat
 LayerNorm, on batches of 2, 4, 8 and 32 rows. It is not a decoder, because the statistics of a batch
 would reveal something about the tokens that a decoder is to predict. All arms take the same number of
 steps, so larger batches read more text. The contrasts compare the two norms at one batch size, not
-batch sizes. All arms have the learning rate of the size, which is not tuned to a norm or a batch.
+batch sizes. Each arm uses its best learning rate, fitted with separate seeds.
 
 Stated beforehand, on `eval/loss` at the last step, where BatchNorm uses its running statistics:
 
@@ -20,7 +20,7 @@ text than training.
 
 from zoo import config
 from zoo.lab.experiment import Claim, Contrast, Experiment, Side, levels
-from zoo.lab.sizes import decoder, sized_name
+from zoo.lab.sizes import decoder, rates, sized_name
 
 MARGIN = 0.05
 
@@ -49,6 +49,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
             "norm": levels("model.norm.kind", "batchnorm", "layernorm"),
             "rows": levels("data.batch_size", 2, 4, 8, 32),
         },
+        tune=rates(size),
         allow=("tokens",),
         claim=Claim("N6", "BatchNorm suffers at batch < 8; LayerNorm does not", "Shen et al. 2020, PowerNorm"),
         contrasts=(
