@@ -248,7 +248,7 @@ NEEDS = {
     "data.tokenizer.path": {"data.tokenizer.kind": "file"},
     "data.tokenizer.ids": STORED,
     "data.tokenizer.document_id": STORED | {"data.isolate_documents": True, "data.tokenizer.ids": 300},
-    "data.token_dtype": STORED | {"data.tokenizer.ids": 300},
+    "data.token_dtype": STORED | {"data.tokenizer.ids": 66_000},
     "data.tokenizer.lowercase": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.vocab_size": 300},
     "data.tokenizer.vocab_size": {"data.tokenizer.kind": "bpe"},
     "schedule.final_fraction": {"schedule.kind": "cosine"},

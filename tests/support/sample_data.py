@@ -73,13 +73,17 @@ def records():
 
 @functools.cache
 def stored_tokens():
-    """Returns a source of token ids 4 to 15, of four bytes each, with the id 3 between documents.
+    """Returns a source of token ids 4 to 15, of four bytes each, with the id 3 between documents, and
+    with one id above 65,535.
 
-    Ids as small as these can also be read as twice as many of two bytes.
+    Ids as small as these can also be read as twice as many of two bytes, if not every second one of
+    those is 0.
     """
     path = text().with_name("tokens.bin")
     letters = np.frombuffer(b"\3".join(text().read_bytes().split(b"\n\n")), np.uint8)
-    np.where(letters == 3, 3, 4 + letters % 12).astype("<u4").tofile(path)
+    ids = np.where(letters == 3, 3, 4 + letters % 12).astype("<u4")
+    ids[5] += 1 << 16
+    ids.tofile(path)
     return f"tokens:{path}"
 
 
