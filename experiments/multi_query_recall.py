@@ -14,8 +14,8 @@ document twice; other sizes have 12 pairs of 52 keys.
 A first version of this question had a single query per document, as `recall.py` has, which neither
 kind of attention learned. That softmax attention learns the task with several queries was seen in
 one run before this file was written; the rules are those of the first version. The
-archived runs were scored by the last digit, which can be found by elimination from the digits
-answered before; that was noticed after they had been judged.
+archived runs were scored on the last digit, which a model can infer by elimination from the digits
+before it; that was noticed after they had been judged.
 
 Stated beforehand, on `measured/probe_multi_query_recall` at the last step, the share of 1,024 new
 documents whose first digit asked for is right (0.38 for the most frequent digit of four pairs):

@@ -7,9 +7,9 @@ delta rule recalls more than linear attention, and one layer of attention in fou
 The task, the sizes and the measure are those of `multi_query_recall.py`. Arms have softmax
 attention with RoPE in every layer, linear attention, Gated DeltaNet, or three layers of linear
 attention before one of softmax attention. Each arm uses its best learning rate, fitted with
-separate seeds by `eval/loss`. The first archived runs were scored by the last digit, which can be
-found by elimination from the digits answered before; they were repeated, at the rates fitted then,
-after that had been noticed.
+separate seeds by `eval/loss`. The first archived runs were scored on the last digit, which a
+model can infer by elimination from the digits before it; after that had been noticed they were
+repeated at the rates fitted then.
 
 Stated beforehand, on `measured/probe_multi_query_recall` at the last step, the share of 1,024 new
 documents whose first digit asked for is right (0.38 for the most frequent digit of four pairs):

@@ -131,8 +131,8 @@ def _items(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[Cla
     verdict at the largest of its sizes.
     """
     for found in results:
-        if fitted := [one for one in _by_size(found) if judged_with_fit(one)]:
-            one, note = fitted[0], listed.asked_by(claim, found.name)["note"]
+        if one := largest_fitted(found):
+            note = listed.asked_by(claim, found.name)["note"]
             verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
             differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
             rest = "".join(f"; {text}" for text in (differences, note) if text)
@@ -152,8 +152,13 @@ def fitted_results(found: ClaimResult) -> Iterator[tuple[str, SizedResult]]:
     """Yields the name of the experiment and the largest of its results that had fitted settings and
     enough tokens, and could be tested.
     """
-    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and judged_with_fit(one)]
+    enough = [one for one in _by_size(found) if one.result["size"] in RUNGS and _judged_with_fit(one)]
     yield from [(found.name, one) for one in enough][:1]
+
+
+def largest_fitted(found: ClaimResult) -> SizedResult | None:
+    """Returns the largest of the results that had fitted settings and could be tested, if any."""
+    return next(filter(_judged_with_fit, _by_size(found)), None)
 
 
 def _by_size(found: ClaimResult) -> list[SizedResult]:
@@ -161,6 +166,6 @@ def _by_size(found: ClaimResult) -> list[SizedResult]:
     return sorted([found.headline, *found.others], key=lambda one: -one.parameters)
 
 
-def judged_with_fit(one: SizedResult) -> bool:
+def _judged_with_fit(one: SizedResult) -> bool:
     """Whether a result had fitted settings and could be tested."""
     return one.verdict in _JUDGED and tuned_by(one.result) == FITTED

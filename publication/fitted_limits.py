@@ -58,8 +58,8 @@ def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     if not few:
         return ""
     return (
-        f"**Tokens for each parameter.** A size has {TOKENS_PER_PARAMETER} or more of its plain decoder. "
-        f"Deeper decoders and mixtures of experts have more parameters and read fewer: {_and(few)}."
+        f"**Tokens for each parameter.** At these sizes a plain decoder reads {TOKENS_PER_PARAMETER} or more "
+        f"per parameter. Deeper decoders and mixtures of experts have more parameters and read fewer: {_and(few)}."
     )
 
 

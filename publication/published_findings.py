@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from publication.changed_verdicts import wrapped
 from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
-from publication.fitted_claims import SIZES_LINK, fitted_results, judged_with_fit, other_parts
+from publication.fitted_claims import SIZES_LINK, largest_fitted, other_parts
 from publication.sizes import ClaimResult, SizedResult, counted_results
 from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
@@ -26,12 +26,12 @@ _HEAD = (
     "",
     wrapped(
         "Written by `python -m publication results`. A finding *agrees* if the verdict here is that of its source, and "
-        "*disagrees* if it is the opposite. Where sources contradict each other, or say nothing of what the claim "
-        "adds, the verdict stands alone. *Undecided* is an effect that this many seeds do not tell from the margin of "
-        "its rule, or whose noise no other runs tell; [limits](limits.md) explains *not testable* and *not tuned*. "
-        f"[Sizes]({SIZES_LINK}) are those of plain decoders; an experiment's page says what its arms read. "
-        "Differences have intervals of 90 % under rules of equivalence and non-inferiority, of 95 % otherwise, and "
-        "are in nats where no unit is named."
+        "*disagrees* if it is the opposite. Where sources contradict each other, take no side or do not test the claim "
+        "itself, only the verdict is given. *Undecided* is an effect that this many seeds cannot tell from the margin "
+        "of its rule, or whose noise cannot be estimated from other runs; [limits](limits.md) explains *not testable* "
+        f"and *not tuned*. [Sizes]({SIZES_LINK}) are those of plain decoders; the page of an experiment lists those of "
+        "its arms. Intervals are 90 % intervals under rules of equivalence and non-inferiority and 95 % intervals "
+        "otherwise, in nats unless another unit is given."
     ),
     "",
 )
@@ -91,10 +91,9 @@ def _of_claim(
     for found in results:
         asked = listed.asked_by(claim, found.name)
         if asked["published"] and asked["direction"] != CHECK and not found.part_of:
-            enough = next((one for _, one in fitted_results(found)), None)
-            one = enough or found.headline
-            fitted = found in counted and judged_with_fit(one)
-            yield Finding(asked, one, fitted, [*other_parts(found.name, counted, measured, "")] if fitted else [])
+            one = largest_fitted(found) if found in counted else None
+            others = [*other_parts(found.name, counted, measured, "")] if one else []
+            yield Finding(asked, one or found.headline, one is not None, others)
 
 
 def write_published_findings(
@@ -160,10 +159,13 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield wrapped(
         f"{count(len(directed), 'experiment')} with settings fitted in each arm {asks} for a result on which the "
         f"sources agree. {_share(directed)} The others are undecided: an interval contains the margin of its rule, or "
-        f"no other runs tell the noise of a difference.{_not_counted(fitted)}"
+        f"the noise of a difference cannot be estimated from other runs.{_not_counted(fitted)}"
     )
     yield ""
-    for title, key in (("size", lambda one: one.one.result["size"]), ("the first that differs", lambda one: one.part)):
+    for title, key in (
+        ("size", lambda one: one.one.result["size"]),
+        ("first field that differs", lambda one: one.part),
+    ):
         head = (title, "asked", "agree", "disagree", "undecided", "share that agrees", *_COSTS)
         yield f"| {' | '.join(head)} |"
         yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -173,7 +175,7 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
     yield wrapped(
         "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %; the claims were "
         "not drawn at random from all that was published, and experiments that share a text and a baseline are not "
-        f"independent. At `tiny` a plain decoder reads less than {TOKENS_PER_PARAMETER} bytes for each parameter. Runs "
+        f"independent. At `tiny` a plain decoder reads fewer than {TOKENS_PER_PARAMETER} bytes per parameter. Runs "
         "and tokens are those of tuning and of all arms and seeds, of undecided experiments too, divided by the "
         "number of decisions."
     )
@@ -186,7 +188,10 @@ def _not_counted(fitted: Sequence[Finding]) -> str:
     if not found:
         return ""
     named = ", ".join(f"{one.claim['id']} ({one.one.verdict})" for one in found)
-    return f" Decided and not counted, because sources contradict each other or take no side: {named}."
+    return (
+        " Decided and not counted, because sources contradict each other, take no side or do not test the claim "
+        f"itself: {named}."
+    )
 
 
 def _share(directed: Sequence[Finding]) -> str:

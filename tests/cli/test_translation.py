@@ -1,6 +1,7 @@
 """Commands on a translation run: zoo data show, eval.py, zoo generate, zoo average."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -123,6 +124,13 @@ def test_impossible_averages_are_refused(trained, tmp_path, capsys):
     assert "--last 9" in error
     assert "training.keep_checkpoints=9" in error
     assert not (tmp_path / "mean").exists()
+    # Of the three checkpoints the first is then one that is kept because it is the best.
+    shutil.copytree(trained, tmp_path / "fewer")
+    config = read_json(tmp_path / "fewer" / "config.json")
+    config["training"]["keep_checkpoints"] = 2
+    write_json(tmp_path / "fewer" / "config.json", config)
+    assert main(["average", str(tmp_path / "fewer"), "--last", "3", "--out", str(tmp_path / "mean")]) == 2
+    assert "has kept 2 of its newest checkpoints, of the steps 6, 8" in capsys.readouterr().err
     assert main(["average", str(trained), "--last", "0", "--out", str(tmp_path / "mean")]) == 2
     assert "--last 0 must be at least 1" in capsys.readouterr().err
     (tmp_path / "full").mkdir()

@@ -74,7 +74,7 @@ def test_the_share_counts_decisions_with_fitted_settings_alone(page):
     assert "4 were decided, and 2 of them agree with the source (7 % to 93 %" in " ".join(page.split())
     assert "| `tiny` | 1 | 0 | 1 | 0 | 0 of 1 (0 % to 98 %) |" in page
     # The claim whose sources contradict each other.
-    assert "take no side: A5 (supported)." in " ".join(page.split())
+    assert "do not test the claim itself: A5 (supported)." in " ".join(page.split())
     # 4 experiments of 16 runs of 1,000 tokens each, for 3 decisions.
     assert "| `rung1` | 4 | 2 | 1 | 1 | 2 of 3 (9 % to 99 %) | 21 | 0 million |" in page
     assert "| `model.norm` | 2 | 1 | 1 | 0 | 1 of 2 (1 % to 99 %) | 16 | 0 million |" in page

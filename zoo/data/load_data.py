@@ -156,8 +156,9 @@ def encode_text_file(path: str | Path, tokenizer: Tokenizer, config: Any) -> Str
             without the column.
     """
     trained_on = chosen(flatten(config) | {"data.held_out": ""}, "data.source")
-    as_records = str(path).endswith(JSON_ENDINGS) and "text" not in trained_on
-    if str(path).endswith(DELIMITED_ENDINGS) and "text" not in trained_on:
+    reads_files = "text" in trained_on
+    as_records = str(path).endswith(JSON_ENDINGS) and not reads_files
+    if str(path).endswith(DELIMITED_ENDINGS) and not reads_files:
         raise ConfigError(
             f'"{path}": a table, whose separators and quotes would be scored as prose; write its texts as objects '
             f'{{"{config.data.column}": ...}} of a .jsonl file, or give it an ending of .txt to score it as it stands'

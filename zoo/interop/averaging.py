@@ -41,13 +41,14 @@ def average_run(run: Path, last: int, out: Path) -> list[int]:
     if last < 1:
         raise ConfigError(f"--last {last} must be at least 1")
     trained = load_trained(run)
-    available = Checkpoints(run / "checkpoints", 1, read_only=True).steps()
-    if len(available) < last:
+    # The best checkpoint may be an older one, which is kept besides.
+    kept = Checkpoints(run / "checkpoints", 1, read_only=True).steps()[-trained.config.training.keep_checkpoints :]
+    if len(kept) < last:
         raise ConfigError(
-            f"--last {last}: {run} holds {len(available)} checkpoints, of the steps {', '.join(map(str, available))}; "
-            f"with training.keep_checkpoints={last} a run keeps that many"
+            f"--last {last}: {run} has kept {len(kept)} of its newest checkpoints, of the steps "
+            f"{', '.join(map(str, kept))}; with training.keep_checkpoints={last} a run keeps that many"
         )
-    steps = available[-last:]
+    steps = kept[-last:]
     total = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), trained.params)
     for step in steps:
         weights, _ = read_weights(run, trained.program.abstract_state, str(step))

@@ -275,6 +275,7 @@ class Contrast:
 
     @property
     def sides(self) -> tuple[Side, Side]:
+        """The two sides, a first."""
         return self.a, self.b
 
     def problems(self, factors: Factors, default_metric: str) -> Iterator[str]:

@@ -343,7 +343,7 @@ def test_batches_are_masked_as_configured(tmp_path, make_config):
         assert next(batches).keys() == {"tokens"}
 
 
-def test_separators_are_boundaries_where_rows_have_them(make_config, tmp_path):
+def test_separators_are_boundaries_where_rows_have_them():
     tokenizer = read_pretrained(vocabulary())
     encoder = {"model.architecture": "encoder", "objective.kind": "masked"}
     formats = {"packed": (tokenizer.bos_id,), "doc_sentences": (tokenizer.bos_id, tokenizer.separator_id)}

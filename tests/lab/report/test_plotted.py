@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.lab.report.heatmaps import MAX_COLUMNS, heatmaps, pack_heatmap, read_spikes, read_statistics
 from zoo.lab.report.html_page import render
-from zoo.lab.report.plot_data import flops_per_update, plot_data
+from zoo.lab.report.plot_data import plot_data, training_flops
 from zoo.lab.results.comparison import load_comparison
 from zoo.lab.results.run_records import load_run
 from zoo.lab.results.samples import MAX_ROWS, read_samples
@@ -30,13 +30,21 @@ def write_dynamics(folder, rows):
     (folder / "dynamics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_flops_per_update_count_the_tokens_of_rows(writer):
-    shape = {"data": {"batch_size": 4, "sequence_length": 32}}
-    assert flops_per_update(load_run(writer.run("a", config=shape))) == 4 * 32 * 7.4e6
+def test_training_flops_count_the_tokens_of_rows(writer):
+    steps, shape = np.array([0, 1, 30]), {"batch_size": 4, "sequence_length": 32}
+
+    def flops_of(name, **run):
+        found = training_flops(load_run(writer.run(name, **run)), steps)
+        return found if found is None else found.tolist()
+
+    assert flops_of("a", config={"data": shape}) == [0, 4 * 32 * 7.4e6, 30 * 4 * 32 * 7.4e6]
+    # One row in each of the first 20 updates, and two in the next five.
+    staged = shape | {"batch_stages": [1, 20, 2, 5]}
+    assert flops_of("staged", config={"data": staged}) == [0, 32 * 7.4e6, (20 + 2 * 5 + 4 * 5) * 32 * 7.4e6]
     # Without these fields the tokens that the run has counted are used: 1,024 per update.
-    assert flops_per_update(load_run(writer.run("b"))) == 1024 * 7.4e6
-    assert flops_per_update(load_run(writer.run("c", meta={"flops_per_token": "many"}))) is None
-    assert flops_per_update(load_run(writer.run("d", stop=0))) is None
+    assert flops_of("b") == [0, 1024 * 7.4e6, 30 * 1024 * 7.4e6]
+    assert flops_of("c", meta={"flops_per_token": "many"}) is None
+    assert flops_of("d", stop=0) is None
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -107,7 +107,8 @@ INIT_FIELDS: tuple[Field, ...] = (
         "model.init.scale_residual",
         False,
         bool,
-        "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2), the number of sublayers",
+        "divide the sublayers' last matrices by sqrt(2 * num_layers) (GPT-2), with cross-attention too; by "
+        "sqrt(num_layers) without feed-forward layers",
     ),
     Field(
         "model.init.zero_outputs",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from zoo.data.pipeline.batch_stages import sum_before
 from zoo.lab.formatting import confidence_level, difference_columns
 from zoo.lab.metrics import lower_is_better
 from zoo.lab.report.alignment import align, with_spaces
@@ -71,14 +72,16 @@ class ColumnStore:
         return found
 
     def curve(self, run: RunRecord, metric: str) -> dict[str, Any] | None:
-        """Returns {"x": indices of step, tokens and seconds, "value": numbers} of a run."""
+        """Returns {"x": indices of step, tokens, seconds and, if known, FLOPs, "value": numbers} of a
+        run.
+        """
         series = run.series(metric)
         if not len(series.step):
             return None
         step, tokens, seconds, value = downsample(
             series.step, series.tokens, series.seconds, series.value, max_points=self.max_points
         )
-        return {"x": self.add(step, tokens, seconds), "value": _numbers(value)}
+        return {"x": self.add(step, tokens, seconds, *_known_flops([run], step)), "value": _numbers(value)}
 
     def band(self, sweep: SweepResults, arm: Arm, metric: str) -> dict[str, Any] | None:
         """Returns {"x", "mean", "low", "high", "sd", "n"} of an arm; None for a single run."""
@@ -96,7 +99,7 @@ class ColumnStore:
             max_points=self.max_points,
         )
         return {
-            "x": self.add(step, tokens, seconds),
+            "x": self.add(step, tokens, seconds, *_known_flops(sweep.runs_of(arm.name), step)),
             "mean": _numbers(mean),
             "low": _numbers(low),
             "high": _numbers(high),
@@ -105,19 +108,26 @@ class ColumnStore:
         }
 
 
-def flops_per_update(run: RunRecord) -> float | None:
-    """Returns the training FLOPs of one update (per token, times its tokens); None if unknown."""
+def training_flops(run: RunRecord, steps: np.ndarray) -> np.ndarray | None:
+    """Returns the training FLOPs up to each step (per token, times the tokens of batches until then,
+    padding included); None if unknown.
+    """
     per_token = run.meta.get("flops_per_token")
     if not isinstance(per_token, int | float) or not 0 < per_token < math.inf:
         return None
     shape = as_dict(run.config.get("data"))
     batch, length = shape.get("batch_size"), shape.get("sequence_length")
     if isinstance(batch, int) and isinstance(length, int):
-        tokens = batch * length
-    else:
-        last = next((row for row in reversed(run.rows) if row["step"] > 0 and row.get("tokens", 0) > 0), None)
-        tokens = last["tokens"] / last["step"] if last else None
-    return per_token * tokens if tokens else None
+        rows = [sum_before(shape.get("batch_stages") or (), int(step), batch) for step in steps]
+        return per_token * length * np.array(rows, float)
+    last = next((row for row in reversed(run.rows) if row["step"] > 0 and row.get("tokens", 0) > 0), None)
+    return per_token * last["tokens"] / last["step"] * steps if last else None
+
+
+def _known_flops(runs: list[RunRecord], steps: np.ndarray) -> list[np.ndarray]:
+    """Returns the FLOPs of the first run of which they are known, if there is one."""
+    found = (training_flops(run, steps) for run in runs)
+    return [flops for flops in found if flops is not None][:1]
 
 
 def _max_points(sweep: SweepResults, metrics: list[str]) -> int:
@@ -131,7 +141,6 @@ def _arm(
     runs = sweep.runs_of(arm.name)
     words = ("running", "preempted", "diverged", "failed", "missing")
     notes = [f"{n} {word}" for word in words if (n := sum(run.state == word for run in runs))]
-    work = [flops_per_update(run) for run in runs]
     return {
         "label": arm.label,
         "name": name,
@@ -139,18 +148,16 @@ def _arm(
         "colour": look[0],
         "dash": look[1],
         "note": f"({', '.join(notes)})" if notes else "",
-        "work": next(filter(None, work), None),
         "bands": [columns.band(sweep, arm, metric) for metric in metrics],
         "runs": [
             {
                 "label": f"seed {run.seed}",
                 "seed": run.seed,
                 "state": run.state,
-                "work": work,
                 "spikes": read_spikes(run.folder),
                 "curves": [columns.curve(run, metric) for metric in metrics],
             }
-            for run, work in zip(runs, work, strict=True)
+            for run in runs
         ],
     }
 

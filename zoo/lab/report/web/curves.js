@@ -14,13 +14,11 @@ const isNoisy = (metric) => metric.startsWith('train/') && metric !== 'train/lea
 const visible = () => data.arms.filter((arm, index) => isShown(index));
 const legendOf = (arms) => ({ title: data.legend, entries: arms.map((arm) => ({ name: arm.name, colour: arm.colour, dash: dashOf(arm) })) });
 const dashOf = (arm) => data.dashes[arm.dash % data.dashes.length];
-const knowsFlops = () => data.arms.some((arm) => arm.work);
+const COLUMNS = ['step', 'tokens', 'seconds', 'flops'];
+const knowsFlops = () => data.arms.some((arm) => arm.runs.some((run) => run.curves.some((curve) => curve?.x.length === COLUMNS.length)));
 
-/* Returns the x values of a run's curve or an arm's band. */
-function places(curve, work, axis) {
-  if (axis !== 'flops') return data.columns[curve.x[['step', 'tokens', 'seconds'].indexOf(axis)]];
-  return work ? data.columns[curve.x[0]].map((step) => step * work) : [];
-}
+/* Returns the x values of a run's curve or an arm's band; none where they are not known. */
+const places = (curve, axis) => data.columns[curve.x[COLUMNS.indexOf(axis)]] ?? [];
 
 /* Centred moving mean over a share of the points. The window shrinks symmetrically at the start, where the curve is steep,
    and is truncated at the end, where it is flat. */
@@ -52,10 +50,10 @@ const halfWidth = (sd, n) => (n > 1 && sd !== null ? data.quantiles[n] * sd / Ma
 function lines(arm, index, axis, minus) {
   const band = arm.bands[index];
   const runs = arm.runs.filter((run) => run.curves[index]);
-  const bare = (run) => ({ run, x: places(run.curves[index], run.work, axis), y: run.curves[index].value });
+  const bare = (run) => ({ run, x: places(run.curves[index], axis), y: run.curves[index].value });
   if (minus < 0) {
     const singles = runs.map(bare);
-    if (band) return { ...band, x: places(band, arm.work, axis), singles };
+    if (band) return { ...band, x: places(band, axis), singles };
     return { x: null, singles };
   }
   const others = new Map(data.arms[minus].runs.filter((run) => run.curves[index]).map((run) => [run.seed, bare(run)]));
@@ -67,7 +65,7 @@ function lines(arm, index, axis, minus) {
     }) };
   });
   if (singles.length < 2 || !band) return { x: null, singles };
-  const x = places(band, arm.work, axis);
+  const x = places(band, axis);
   const columns = x.map((at) => singles.map((single) => interpolated(single.x, single.y, at)));
   const over = (reduce) => columns.map((values) => (values.includes(null) ? null : reduce(values)));
   const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
