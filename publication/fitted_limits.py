@@ -6,15 +6,16 @@ from pathlib import Path
 
 from publication.changed_verdicts import wrapped
 from publication.fitted_claims import fitted_results
-from publication.sizes import ClaimResult, SizedResult, counted_results
+from publication.sizes import ClaimResult, SizedResult, counted_results, runs_and_tokens
 from zoo.lab.report.archive.experiment_page import read_table, tokens_per_parameter
 from zoo.lab.results.tuning_misfit import AT_EDGE, MISFIT, record_misfits
 from zoo.lab.sizes import TOKENS_PER_PARAMETER
 
 
 def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Path) -> str:
-    """Returns a list: the texts that the experiments of `fitted_text` read, arms with fewer tokens for
-    each parameter than a plain decoder, and what their tuning curves leave open.
+    """Returns a list: the texts that the experiments of `fitted_text` read, what a second text would
+    take, arms with fewer tokens for each parameter than a plain decoder, and what their tuning curves
+    leave open.
 
     Args:
         results: the results of each experiment, by the claim's id.
@@ -25,7 +26,7 @@ def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Pat
     }
     if not found:
         return "There is no such experiment."
-    items = (_texts(found), _tokens(found, output), _curves(found))
+    items = (_texts(found), _second_text(found, output), _tokens(found, output), _curves(found))
     return "\n".join(wrapped(f"* {item}") for item in items if item)
 
 
@@ -44,6 +45,16 @@ def _texts(found: Mapping[str, SizedResult]) -> str:
     )
 
 
+def _second_text(found: Mapping[str, SizedResult], output: Path) -> str:
+    """Returns what it takes to repeat the experiments on another text."""
+    each = [runs_and_tokens(output / one.name, one.result) for one in found.values()]
+    runs, tokens = (sum(column) for column in zip(*each, strict=True))
+    return (
+        f"**A second text.** Repeating all of them on another text (`zoo run FILE:SIZE --corpus SOURCE`) takes "
+        f"{runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed of a GPU."
+    )
+
+
 def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     """Returns the claims with arms that read few tokens for each parameter."""
     few = []
@@ -58,8 +69,8 @@ def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:
     if not few:
         return ""
     return (
-        f"**Tokens for each parameter.** At these sizes a plain decoder reads {TOKENS_PER_PARAMETER} or more "
-        f"per parameter. Deeper decoders and mixtures of experts have more parameters and read fewer: {_and(few)}."
+        f"**Tokens for each parameter.** At these sizes a plain decoder reads {TOKENS_PER_PARAMETER} bytes or "
+        f"more per parameter. Deeper decoders and mixtures of experts have more parameters and read fewer: {_and(few)}."
     )
 
 

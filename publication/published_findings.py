@@ -10,11 +10,11 @@ from scipy.stats import binomtest
 from publication.changed_verdicts import wrapped
 from publication.claims_table import AGREEMENT, CHECK, ListedClaims, contrasts_of_claim, effects
 from publication.fitted_claims import SIZES_LINK, largest_fitted, other_parts
-from publication.sizes import ClaimResult, SizedResult, counted_results
+from publication.sizes import ClaimResult, SizedResult, counted_results, runs_and_tokens
 from publication.verdict_order import DECIDED
 from zoo.files import write_atomic
 from zoo.lab.formatting import count
-from zoo.lab.report.archive.experiment_page import as_cell, described_size, read_table
+from zoo.lab.report.archive.experiment_page import as_cell, described_size
 from zoo.lab.sizes import TOKENS_PER_PARAMETER
 
 Measurements = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -222,19 +222,10 @@ def _row(name: str, chosen: Sequence[Finding], output: Path) -> str:
     if decided:
         low, high = _interval(agree, decided)
         share = f"{agree} of {decided} ({_percent(low)} to {_percent(high)})"
-    runs, tokens = (sum(each) for each in zip(*(_effort(output / one.one.name, one.one.result) for one in chosen)))
+    runs, tokens = (
+        sum(each) for each in zip(*(runs_and_tokens(output / one.one.name, one.one.result) for one in chosen))
+    )
     cost = (f"{runs / decided:.0f}", f"{tokens / decided / 1e6:.0f} million") if decided else ("", "")
     return (
         f"| `{name}` | {len(chosen)} | {agree} | {disagree} | {len(chosen) - decided} | {share} | {' | '.join(cost)} |"
     )
-
-
-def _effort(folder: Path, result: Mapping[str, Any]) -> tuple[int, float]:
-    """Returns the numbers of runs, those of tuning included, and of tokens that they read; a run of
-    tuning reads as many as a final one.
-    """
-    final = read_table(folder / "runs.csv")
-    tokens = [float(row["tokens"]) for row in final if row.get("tokens")]
-    tuning = len(read_table(folder / "tuning.csv")) if "tuning.csv" in result.get("tables", ()) else 0
-    mean = sum(tokens) / len(tokens) if tokens else 0.0
-    return len(final) + tuning, sum(tokens) + tuning * mean

@@ -3,11 +3,13 @@ part of another one.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from publication.scales import base_names
 from publication.verdict_order import DECIDED, SILENT, VERDICT_OF, deciding_rank
 from zoo.lab.declarations import claim_ids
+from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.report.archive.results_index import ArchivedResult
 
 
@@ -160,3 +162,14 @@ def contrast_key(result: Mapping[str, Any], contrast: Mapping[str, str]) -> tupl
     if not all(side and all(side) for side in sides):
         return None
     return (*sides, contrast["metric a"], contrast["metric b"], contrast["rule"])
+
+
+def runs_and_tokens(folder: Path, result: Mapping[str, Any]) -> tuple[int, float]:
+    """Returns the numbers of runs, those of tuning included, and of tokens that they read; a run of
+    tuning reads as many as a final one.
+    """
+    final = read_table(folder / "runs.csv")
+    tokens = [float(row["tokens"]) for row in final if row.get("tokens")]
+    tuning = len(read_table(folder / "tuning.csv")) if "tuning.csv" in result.get("tables", ()) else 0
+    mean = sum(tokens) / len(tokens) if tokens else 0.0
+    return len(final) + tuning, sum(tokens) + tuning * mean

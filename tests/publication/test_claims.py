@@ -398,6 +398,7 @@ def test_what_fitted_experiments_leave_open_is_counted(output):
     build(output)
     shown = " ".join(page.read_text().split())
     assert "read fewer: A1 (every arm: 5.1)." in shown
+    assert "--corpus SOURCE`) takes 12 runs that read 0.0 billion bytes;" in shown
     assert "the best mean of an arm is that of the smallest or largest fitted value in A1" in shown
     assert "Versions of the text" not in shown
 
