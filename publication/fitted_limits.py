@@ -51,7 +51,8 @@ def _second_text(found: Mapping[str, SizedResult], output: Path) -> str:
     runs, tokens = (sum(column) for column in zip(*each, strict=True))
     return (
         f"**A second text.** Repeating all of them on another text (`zoo run FILE:SIZE --corpus SOURCE`) takes "
-        f"{runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed of a GPU."
+        f"{runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed of a "
+        "GPU."
     )
 
 
