@@ -128,11 +128,13 @@ def test_dropout_applies_to_the_embedding_and_both_sublayers():
     # Without norms only dropout makes an output exactly zero, and the share of zeros tells how
     # often it was applied.
     zeros = {}
-    for name, overrides in {"residual": {}, "alone": {"model.residual": False}}.items():
+    parallel = {"model.residual": False, "model.parallel": "own_norms", "model.norm.kind": "rmsnorm"}
+    for name, overrides in {"residual": {}, "alone": {"model.residual": False}, "parallel": parallel}.items():
         out = hidden({"model.norm.kind": "none", "model.dropout": 0.5, "model.num_layers": 1, **overrides}, 3)
         zeros[name] = (out == 0).mean()
     assert zeros["alone"] == pytest.approx(0.5, abs=0.15)  # the feed-forward's output
     assert zeros["residual"] == pytest.approx(0.125, abs=0.1)  # embedding, attention and feed-forward, all three
+    assert zeros["parallel"] == pytest.approx(0.25, abs=0.1)  # attention and feed-forward
 
 
 @pytest.mark.parametrize("scan", [False, True])

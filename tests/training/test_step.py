@@ -22,7 +22,7 @@ from zoo.models.architectures import make_model
 from zoo.models.functional import split
 from zoo.objectives import make_objective
 from zoo.objectives.objective import ForwardMode
-from zoo.training.accumulation import accumulate_gradients
+from zoo.training.accumulation import accumulate_gradients, accumulation_parts
 from zoo.training.mesh import make_mesh
 from zoo.training.records.resume_checks import recorded_rows_from
 from zoo.training.records.run_folder import RunFolder
@@ -304,11 +304,22 @@ def test_tokens_metric_counts_tokens_read_not_scored():
     assert scored == (batch["targets"] >= 0).sum() < 16
 
 
+@pytest.mark.parametrize(
+    ("rows", "largest", "devices", "parts"), [(8, 3, 1, 4), (8, 4, 1, 2), (8, 8, 1, 1), (12, 5, 1, 3), (8, 3, 2, 2)]
+)
+def test_a_device_reads_at_most_the_rows_of_a_microbatch_at_once(rows, largest, devices, parts):
+    changes = {"data.batch_size": rows, "training.accumulation_steps": "auto", "training.microbatch_size": largest}
+    config = configs.resolve(configs.override(configs.default(), changes))
+    assert accumulation_parts(config, devices) == parts
+    assert rows // devices // parts <= largest
+
+
 @pytest.mark.parametrize(("changes", "expected"), [
     ({}, False), ({"model.dropout": 0.1}, True), ({"model.attention.dropout": 0.1}, True),
     ({"model.architecture": "encoder_decoder", "objective.kind": "prefix", "model.decoder.dropout": 0.1}, True),
     ({"model.layers.pattern": ("a",), "model.layers.kinds.a.attention.dropout": 0.1}, True),
     ({"model.ffn.kind": "moe", "model.ffn.experts.jitter": 0.1}, True),
+    ({"model.ffn.kind": "moe", "model.ffn.experts.noise": 1.0}, True),
 ])  # fmt: skip
 def test_program_knows_whether_it_uses_dropout(changes, expected):
     assert uses_dropout(configs.resolve(configs.override(configs.default(), changes))) is expected
