@@ -50,7 +50,7 @@ def log_probabilities(has_encoder, seed):
         prompt = PROMPTS[row]
         text = np.concatenate([np.tile(prompt, (len(new), 1)), new], axis=1)
         # Every call has the same shape, so that few programs are compiled.
-        padded = np.zeros((VOCAB_SIZE**N, 8), np.int32)
+        padded = np.zeros((VOCAB_SIZE**N, 16), np.int32)
         padded[: len(new), : text.shape[1]] = text
         found = np.asarray(scoring_program(has_encoder)(params, padded, row), np.float64)[: len(new)]
         found = found - np.log(np.exp(found).sum(axis=-1, keepdims=True))
@@ -99,15 +99,15 @@ def test_wide_beam_search_is_exhaustive(has_encoder, alpha):
         assert expected[actual[0][0]] == best
 
 
-def reference_search(has_encoder, seed, row, beams, alpha):
+def reference_search(has_encoder, seed, row, beams, alpha, longest=N):
     """Beam search in plain loops, without early stopping."""
     evaluate = log_probabilities(has_encoder, seed)
     unfinished, finished = [((), 0.0)], []
-    for length in range(1, N + 1):
+    for length in range(1, longest + 1):
         new = np.array([[*text, token] for text, _ in unfinished for token in range(VOCAB_SIZE)])
         totals = evaluate(row, new).sum(axis=1)
         ranked = sorted(zip(map(tuple, new.tolist()), totals, strict=True), key=lambda pair: -pair[1])
-        newly_finished = [pair for pair in ranked[:beams] if pair[0][-1] == END or length == N]
+        newly_finished = [pair for pair in ranked[:beams] if pair[0][-1] == END or length == longest]
         finished = sorted(
             finished + [(text, total / length**alpha) for text, total in newly_finished], key=lambda pair: -pair[1]
         )[:beams]
@@ -135,6 +135,15 @@ def test_narrow_beam_search_matches_a_reference(has_encoder, beams, alpha, cache
             np.testing.assert_allclose(
                 [score for _, score in actual], [score for _, score in expected], rtol=1e-5, atol=1e-5
             )
+
+
+@pytest.mark.parametrize("alpha", [1.0, -1.0])
+def test_the_search_ends_where_no_longer_text_can_win(alpha):
+    longest = 12
+    found = model_of(False, 3).beam_search(PROMPTS, longest, 3, alpha, stop_table(VOCAB_SIZE, [END]))
+    for row in range(len(PROMPTS)):
+        expected = reference_search(False, 3, row, 3, alpha, longest)
+        assert [text for text, _ in texts_and_scores(found, row)] == [text for text, _ in expected]
 
 
 def test_one_beam_without_stops_is_greedy_decoding():

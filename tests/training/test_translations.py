@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -155,6 +156,21 @@ def test_beam_search_follows_the_config(random_model, config, tmp_path, monkeypa
     assert searches == [(3, 0.25)] * 2
     record = read_json(tmp_path / "translations.json")
     assert (record["beams"], record["length_penalty"]) == (3, 0.25)
+
+
+def test_translations_have_at_most_twice_the_tokens_of_a_batch_and_ten(config, monkeypatch):
+    resolved = resolve(config(data__sequence_length=40, data__batch_size=2))
+    dataset, model, asked = data.load(resolved), make_model(resolved), []
+
+    def beam_search(self, prompts, max_new_tokens, *rest):
+        asked.append(max_new_tokens)
+        return SimpleNamespace(tokens=np.zeros((2, 1, 1), np.int32), lengths=np.zeros((2, 1), np.int32))
+
+    monkeypatch.setattr(Generator, "beam_search", beam_search)
+    texts = ["abc", "a" * 30, "a" * 5, "a"]
+    translate(resolved, dataset.tokenizer, model, random_values(model), {}, texts, BeamSettings(1, 1.0))
+    # With their ends the texts have 2, 4, 6 and 31 tokens; no text is longer than a row.
+    assert asked == [2 * 4 + 10, 40]
 
 
 def test_stopped_search_returns_nothing(random_model):
