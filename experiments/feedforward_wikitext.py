@@ -2,12 +2,15 @@
 from the Hugging Face hub.
 
     zoo run experiments/feedforward_wikitext.py
-    zoo run experiments/feedforward_wikitext.py:small
+    zoo run experiments/feedforward_wikitext.py:rung2
 
 The arms and rules of `feedforward.py`, on other text: 2 million words of Wikipedia (Merity et al.
 2016) instead of Python source. The data set is Salesforce/wikitext, subset wikitext-2-raw-v1, at a
 fixed commit. Reading it needs the package `datasets` and, the first time, the network; after that the
 library's own cache serves it.
+
+At `rung1` a decoder with ReLU, at the rate 0.01 and one seed, ended at 1.574 nats, above a 6-gram
+model of the same bytes (1.464): the claim cannot be judged there or at smaller sizes.
 
 Stated beforehand, on `eval/loss` at the last step, with the learning rate of each arm tuned: SwiGLU
 ends below ReLU, and below GELU (superiority, margin 0).

@@ -107,8 +107,7 @@ def fitted_text(
                 f"Their sizes ([{RUNGS[0]} to {RUNGS[-1]}]({posixpath.normpath(root + SIZES_LINK)})) are those at "
                 f"which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter. "
                 "What holds for them may not hold for larger models. "
-                f"[What the intervals leave out]({root}{_LEFT_OUT}): one kind of text, shared baselines, other "
-                "settings."
+                f"[What the intervals leave out]({root}{_LEFT_OUT}): other texts, shared baselines, other settings."
             ),
             *others,
         ]

@@ -26,7 +26,7 @@ def fitted_limits_text(results: Mapping[str, Sequence[ClaimResult]], output: Pat
     }
     if not found:
         return "There is no such experiment."
-    items = (_texts(found), _second_text(found, output), _tokens(found, output), _curves(found))
+    items = (_texts(found), _second_text(results, found, output), _tokens(found, output), _curves(found))
     return "\n".join(wrapped(f"* {item}") for item in items if item)
 
 
@@ -45,15 +45,29 @@ def _texts(found: Mapping[str, SizedResult]) -> str:
     )
 
 
-def _second_text(found: Mapping[str, SizedResult], output: Path) -> str:
-    """Returns what it takes to repeat the experiments on another text."""
-    each = [runs_and_tokens(output / one.name, one.result) for one in found.values()]
-    runs, tokens = (sum(column) for column in zip(*each, strict=True))
-    return (
-        f"**A second text.** Repeating all of them on another text (`zoo run FILE:SIZE --corpus SOURCE`) takes "
-        f"{runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed of a "
-        "GPU."
+def _second_text(results: Mapping[str, Sequence[ClaimResult]], found: Mapping[str, SizedResult], output: Path) -> str:
+    """Returns which claims were asked on a second text too, and what it takes to repeat the others."""
+    asked = {
+        claim: f"[{one.name}]({one.name}/README.md): {one.verdict}"
+        for claim, of in results.items()
+        for whole in of
+        for _, one in fitted_results(whole)
+        if whole.on_other_text and not whole.part_of and claim in found and one is not found[claim]
+    }
+    each = [runs_and_tokens(output / one.name, one.result) for claim, one in found.items() if claim not in asked]
+    runs, tokens = sum(runs for runs, _ in each), sum(tokens for _, tokens in each)
+    was = "was" if len(asked) == 1 else "were"
+    parts = (
+        f"{_and(list(asked))} {was} asked on a second text at such a size ({', '.join(asked.values())})."
+        if asked
+        else "",
+        f"Repeating {'the others' if asked else 'all of them'} on another text (`zoo run FILE:SIZE --corpus SOURCE`) "
+        f"takes {runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed "
+        "of a GPU."
+        if each
+        else "",
     )
+    return f"**A second text.** {' '.join(filter(None, parts))}"
 
 
 def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:

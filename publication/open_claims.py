@@ -17,6 +17,8 @@ from zoo.lab.sizes import RUNGS
 SEEDS = 5
 # Of an experiment that fits nothing at the rungs; the first of them that it has is the one to run.
 _OTHER_SIZES = (RUNGS[0], "full", "small", "gpu")
+# The smallest rung that can decide an experiment; below it n-gram models predict its text better.
+_SMALLEST = {"feedforward_wikitext": "rung2"}
 
 
 class OpenClaim(NamedTuple):
@@ -50,16 +52,17 @@ def open_claims(folder: Path, listed: ListedClaims, results: Mapping[str, Sequen
     """
     found = []
     for file in sorted(folder.glob("*.py")):
-        sizes = list(_load(file, RUNGS))
+        sizes = list(_load(file, RUNGS[RUNGS.index(_SMALLEST.get(file.stem, RUNGS[0])) :]))
         if not sizes or not sizes[0][1].tunings:
             continue
         for claim in _claims(sizes[0][1], listed):
             seen = result_of_file(results, claim, file.stem)
             fitted = next((one for _, one in fitted_results(seen)), None) if seen else None
-            following = RUNGS.index(fitted.result["size"]) + 1 if fitted else 0
-            if following < len(sizes) and not (fitted and fitted.verdict in DECIDED):
+            done = RUNGS[: RUNGS.index(fitted.result["size"]) + 1] if fitted else ()
+            following = next((each for each in sizes if each[0] not in done), None)
+            if following and not (fitted and fitted.verdict in DECIDED):
                 last = fitted or (seen and seen.headline)
-                found.append(_open_claim(claim, listed, file, *sizes[following], last))
+                found.append(_open_claim(claim, listed, file, *following, last))
     return sorted(found, key=lambda one: claim_order(one.claim))
 
 

@@ -398,9 +398,19 @@ def test_what_fitted_experiments_leave_open_is_counted(output):
     build(output)
     shown = " ".join(page.read_text().split())
     assert "read fewer: A1 (every arm: 5.1)." in shown
-    assert "--corpus SOURCE`) takes 12 runs that read 0.0 billion bytes;" in shown
+    assert (
+        "Repeating all of them on another text (`zoo run FILE:SIZE --corpus SOURCE`) takes 12 runs that read" in shown
+    )
     assert "the best mean of an arm is that of the smallest or largest fitted value in A1" in shown
     assert "Versions of the text" not in shown
+    there = {"corpus": {"experiment": "one-rung1", "source": "text:news.txt"}, "arms": [arm | {"parameters": 100}]}
+    copy_result(output, "one-rung1-on-news", [row], **there, **fitted)
+    build(output)
+    shown = " ".join(page.read_text().split())
+    asked = (
+        "A1 was asked on a second text at such a size ([one-rung1-on-news](one-rung1-on-news/README.md): undecided)."
+    )
+    assert f"* **A second text.** {asked} * **Tokens" in shown
 
 
 def test_versions_of_the_text_and_curves_that_are_rejected_are_named(tmp_path):

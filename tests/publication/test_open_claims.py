@@ -76,6 +76,13 @@ def test_the_next_size_is_the_one_after_the_last_that_was_fitted(folder):
     ]
 
 
+def test_an_experiment_starts_at_the_smallest_size_that_can_decide_it(folder):
+    text = EXPERIMENT.format(name="english", claim="A1", tuning="rates, ", tune="tune=rates(size),")
+    (folder / "experiments/feedforward_wikitext.py").write_text(text)
+    (folder / "experiments/a1.py").unlink()
+    assert [(one.claim, one.size) for one in found(folder, [])] == [("A1", "rung2"), ("A2", "rung1"), ("A3", "rung1")]
+
+
 def test_runs_and_flops_are_those_of_the_plan(folder):
     one = found(folder, [])[0]
     # In each of two arms: three rates with one seed, four with three of which one run is there, five
