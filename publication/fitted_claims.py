@@ -9,7 +9,7 @@ from typing import Any
 
 from publication.changed_verdicts import wrapped
 from publication.claims_table import CHECK, ListedClaims, contrasts_of_claim, effects, published
-from publication.sizes import ClaimResult, SizedResult, counted_results
+from publication.sizes import ClaimResult, SizedResult, counted_results, largest_first
 from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
 from zoo.lab.report.archive.detectable import detectable_difference
@@ -162,7 +162,7 @@ def largest_fitted(found: ClaimResult) -> SizedResult | None:
 
 def _by_size(found: ClaimResult) -> list[SizedResult]:
     """Returns the results of an experiment, the largest size first."""
-    return sorted([found.headline, *found.others], key=lambda one: -one.parameters)
+    return largest_first([found.headline, *found.others])
 
 
 def _judged_with_fit(one: SizedResult) -> bool:

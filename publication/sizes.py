@@ -11,6 +11,7 @@ from publication.verdict_order import DECIDED, SILENT, VERDICT_OF, deciding_rank
 from zoo.lab.declarations import claim_ids
 from zoo.lab.report.archive.experiment_page import read_table
 from zoo.lab.report.archive.results_index import ArchivedResult
+from zoo.lab.sizes import RUNGS
 
 
 class SizedResult(NamedTuple):
@@ -115,9 +116,16 @@ def headlines(results: Sequence[ArchivedResult]) -> list[ArchivedResult]:
     return [each for each in results if each.name in chosen]
 
 
+def largest_first(results: Sequence[SizedResult]) -> list[SizedResult]:
+    """Returns results from the most parameters down; of equally many, a rung, which reads more tokens,
+    comes first.
+    """
+    return sorted(results, key=lambda one: (-one.parameters, one.result["size"] not in RUNGS))
+
+
 def _by_size(results: Sequence[SizedResult]) -> list[SizedResult]:
     """Returns the results of one experiment, the headline first."""
-    largest = sorted(results, key=lambda one: -one.parameters)
+    largest = largest_first(results)
     headline = min(largest, key=lambda one: _weight(one.verdict))
     return [headline, *(one for one in largest if one is not headline)]
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from publication.claims_table import read_claims
+from publication.fitted_claims import largest_fitted
 from publication.published_findings import write_published_findings
 from publication.sizes import results_by_claim
 from tests.support.archives import CLAIM_COLUMNS, archived
@@ -90,3 +91,12 @@ def test_without_published_results_there_is_no_page(tmp_path):
     (tmp_path / "claims.csv").write_text(f"{CLAIM_COLUMNS}\nA1,,s,t,,,,\n")
     assert written(tmp_path, [result]) is None
     assert not list(tmp_path.glob("*.md"))
+
+
+def test_of_sizes_with_as_many_parameters_the_one_that_reads_more_counts(tmp_path):
+    small, rung = (archived(tmp_path, "A1", "model.norm.kind", "undecided", size=size) for size in ("tiny", "rung1"))
+    small = small._replace(name="a1", result=small.result | {"name": "a1"})
+    for order in ([small, rung], [rung, small]):
+        (found,) = results_by_claim(order)["A1"]
+        assert (found.headline.name, [one.name for one in found.others]) == ("a1-rung1", ["a1"])
+        assert largest_fitted(found).name == "a1-rung1"
