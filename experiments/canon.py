@@ -32,7 +32,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
 
     return Experiment(
         name=sized_name("canon", size),
-        question="Do Canon layers lower the loss, and stand in for positions?",
+        question="Do Canon layers lower the loss, and can they replace position encodings?",
         base=decoder(size),
         factors={
             "convolution": levels("model.convolution.kind", "none", "canon"),
@@ -42,7 +42,7 @@ def get_experiment(size: str = "tiny") -> Experiment:
         tune=rates(size, 0.4, 1, 2.5, 6.25),
         claim=Claim(
             "A15",
-            "Canon layers lower the loss, and stand in for positions",
+            "Canon layers lower the loss and can replace position encodings",
             "Allen-Zhu 2025, Physics of Language Models, part 4.1",
         ),
         contrasts=(

@@ -54,20 +54,20 @@ def _second_text(results: Mapping[str, Sequence[ClaimResult]], found: Mapping[st
         for _, one in fitted_results(whole)
         if whole.on_other_text and not whole.part_of and claim in found and one is not found[claim]
     }
-    each = [runs_and_tokens(output / one.name, one.result) for claim, one in found.items() if claim not in asked]
-    runs, tokens = sum(runs for runs, _ in each), sum(tokens for _, tokens in each)
-    was = "was" if len(asked) == 1 else "were"
-    parts = (
-        f"{_and(list(asked))} {was} asked on a second text at such a size ({', '.join(asked.values())})."
-        if asked
-        else "",
-        f"Repeating {'the others' if asked else 'all of them'} on another text (`zoo run FILE:SIZE --corpus SOURCE`) "
-        f"takes {runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) has the speed "
-        "of a GPU."
-        if each
-        else "",
-    )
-    return f"**A second text.** {' '.join(filter(None, parts))}"
+    parts = []
+    if asked:
+        was = "was" if len(asked) == 1 else "were"
+        links = ", ".join(asked.values())
+        parts.append(f"{_and(list(asked))} {was} asked on a second text at such a size ({links}).")
+    if left := [one for claim, one in found.items() if claim not in asked]:
+        each = [runs_and_tokens(output / one.name, one.result) for one in left]
+        runs, tokens = (sum(column) for column in zip(*each, strict=True))
+        parts.append(
+            f"Repeating {'the others' if asked else 'all of them'} on another text (`zoo run FILE:SIZE --corpus "
+            f"SOURCE`) takes {runs:,} runs that read {tokens / 1e9:.1f} billion bytes; [open claims](open_claims.md) "
+            "has the speed of a GPU."
+        )
+    return f"**A second text.** {' '.join(parts)}"
 
 
 def _tokens(found: Mapping[str, SizedResult], output: Path) -> str:

@@ -17,8 +17,6 @@ from zoo.lab.sizes import RUNGS
 SEEDS = 5
 # Of an experiment that fits nothing at the rungs; the first of them that it has is the one to run.
 _OTHER_SIZES = (RUNGS[0], "full", "small", "gpu")
-# The smallest rung that can decide an experiment; below it n-gram models predict its text better.
-_SMALLEST = {"feedforward_wikitext": "rung2"}
 
 
 class OpenClaim(NamedTuple):
@@ -52,7 +50,7 @@ def open_claims(folder: Path, listed: ListedClaims, results: Mapping[str, Sequen
     """
     found = []
     for file in sorted(folder.glob("*.py")):
-        sizes = list(_load(file, RUNGS[RUNGS.index(_SMALLEST.get(file.stem, RUNGS[0])) :]))
+        sizes = list(_load(file, RUNGS))
         if not sizes or not sizes[0][1].tunings:
             continue
         for claim in _claims(sizes[0][1], listed):

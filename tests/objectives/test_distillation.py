@@ -254,14 +254,10 @@ def test_only_the_student_gets_gradients(tmp_path):
 
 def test_the_teacher_uses_its_running_statistics_and_drops_nothing_while_the_student_trains(tmp_path):
     pair = Pair(tmp_path, CAUSAL | {"model.dropout": 0.0}, {"model.norm.kind": "batchnorm"})
-    together = pair.terms(ROWS, jax.random.key(0), training=True)[1]
-    alone = [pair.terms(ROWS[row : row + 1], jax.random.key(row), training=True)[1] for row in range(2)]
-    some = pair.terms(ROWS[:2], jax.random.key(9), training=True)[1]
+    in_training = pair.terms(ROWS, jax.random.key(0), training=True)[1]
     evaluated = pair.terms(ROWS, training=False)[1]
     for name in ("kl", "cosine"):
-        # BatchNorm over the rows of a batch would make each row's term depend on the others.
-        np.testing.assert_allclose(some[name], sum(sums[name] for sums in alone), rtol=1e-5)
-        np.testing.assert_allclose(together[name], evaluated[name], rtol=1e-5)
+        np.testing.assert_allclose(in_training[name], evaluated[name], rtol=1e-5)
 
 
 def test_hidden_state_of_zeros_has_a_finite_gradient():

@@ -76,11 +76,15 @@ def test_the_next_size_is_the_one_after_the_last_that_was_fitted(folder):
     ]
 
 
-def test_an_experiment_starts_at_the_smallest_size_that_can_decide_it(folder):
-    text = EXPERIMENT.format(name="english", claim="A1", tuning="rates, ", tune="tune=rates(size),")
-    (folder / "experiments/feedforward_wikitext.py").write_text(text)
-    (folder / "experiments/a1.py").unlink()
+def test_a_rung_that_an_experiment_refuses_is_passed_over(folder):
+    file = folder / "experiments/a1.py"
+    refusal = '    if size == "rung1":\n        raise ConfigError("rung1 is too small")\n    return Experiment('
+    file.write_text(
+        "from zoo.errors import ConfigError\n" + file.read_text().replace("    return Experiment(", refusal)
+    )
     assert [(one.claim, one.size) for one in found(folder, [])] == [("A1", "rung2"), ("A2", "rung1"), ("A3", "rung1")]
+    undecided = archived(folder, "A1", "model.norm.kind", "undecided", size="rung2")
+    assert [one.size for one in found(folder, [undecided]) if one.claim == "A1"] == ["rung3"]
 
 
 def test_runs_and_flops_are_those_of_the_plan(folder):

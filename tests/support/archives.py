@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,15 @@ from zoo.lab.report.archive.results_index import ArchivedResult
 
 CLAIM_COLUMNS = "id,experiment,statement,source,page,published,direction,limits"
 """The first line of claims.csv."""
+
+
+CLAIMS = [
+    ("A1", "", "a | b", "x 2020", "", "3 against 4 nats", "for", "It is small. It is short."),
+    ("A2", "", "not run", "y 2021", ""),
+    ("A4", "", "a property", "z 2022", ""),
+    ("A5", "", "on a page", "w 2023", "page.md"),
+]
+"""Claims of the archive."""
 
 
 def write_archive(folder: Path) -> Path:
@@ -101,3 +111,29 @@ def archived(folder, claim, field, verdict, size="rung1", tuned="fitted"):
         "tables": ["runs.csv", "contrasts.csv", "tuning.csv"],
     }
     return ArchivedResult(name, claim, result, [contrast], row="", page="")
+
+
+def write_claims(folder, claims):
+    """Writes claims.csv; a claim may have fewer entries than there are columns."""
+    with open(folder / "claims.csv", "w") as file:
+        writer = csv.writer(file)
+        writer.writerow(CLAIM_COLUMNS.split(","))
+        writer.writerows([*claim, *("",) * (8 - len(claim))] for claim in claims)
+
+
+def copy_result(output, name, contrasts=(), **changes):
+    """Adds a result like that of the archive, with other entries and rows of contrasts.csv."""
+    (output / name).mkdir()
+    result = json.loads((output / "one/result.json").read_text()) | {"name": name, **changes}
+    (output / name / "result.json").write_text(json.dumps(result))
+    shutil.copy(output / "one/runs.csv", output / name / "runs.csv")
+    if contrasts:
+        with open(output / name / "contrasts.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, contrasts[0])
+            writer.writeheader()
+            writer.writerows(contrasts)
+
+
+def write_measured(folder, record):
+    (folder / "measured/speed").mkdir(parents=True, exist_ok=True)
+    (folder / "measured/speed/measured.json").write_text(json.dumps(record))
