@@ -29,8 +29,10 @@ from zoo.interop.checkpoint_source import find_checkpoint
 from zoo.interop.exporting import export_run
 from zoo.interop.importing import import_run
 from zoo.lab.metrics import written_metrics
+from zoo.layers.context import Context, DropoutKey
 from zoo.models import cost
 from zoo.models.architectures import make_model
+from zoo.models.discriminator import ReplacementGenerator
 from zoo.models.head import LogitFactors
 from zoo.nested import flatten
 from zoo.objectives import make_objective
@@ -175,6 +177,24 @@ def test_each_network_gets_only_the_gradient_of_its_own_loss():
     for name in set(made.values) - shared - {"generator"}:
         assert largest(of_generator[name]) == 0 < largest(of_model[name])
     assert all(largest(tree[name]) > 0 for tree in (of_model, of_generator) for name in shared)
+
+
+def test_dropout_of_the_generator_has_its_own_key():
+    context = Context(jnp.zeros((4, 8), jnp.int32), dropout_key=DropoutKey(jax.random.key(3)))
+    ones = jnp.ones((4, 8, 16))
+    masks = [np.asarray(one.dropout(ones, 0.5, "ffn")) > 0 for one in (context, ReplacementGenerator.own(context))]
+    # Independent masks agree at half of the elements; 0.1 is 4.5 standard deviations.
+    assert abs((masks[0] == masks[1]).mean() - 0.5) < 0.1
+
+
+def test_the_generator_drops_elements_in_training_only():
+    made = Made(ELECTRA | {"model.dropout": 0.5})
+    losses = [
+        float(made.sums(corrupted(), key=jax.random.key(seed), training=training)[1]["generator_loss"])
+        for seed, training in ((0, True), (0, True), (1, True))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+    assert float(made.sums(corrupted())[1]["generator_loss"]) not in losses
 
 
 # Draws
