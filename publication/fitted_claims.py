@@ -5,7 +5,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from publication.changed_verdicts import wrapped
 from publication.claims_table import CHECK, ListedClaims, contrasts_of_claim, effects, published
@@ -20,6 +20,7 @@ from zoo.lab.statistics.sequential import POWER
 
 # Written by hand, in the folder of the results.
 _LEFT_OUT = "limits.md#what-fitted-experiments-leave-out"
+_FURTHER = "findings.md#judged-with-fitted-settings-and-fewer-tokens"
 SIZES_LINK = "../experiments.md#experiments-on-norms-positions-attention-and-feed-forward-layers"
 _JUDGED = (*DECIDED, "undecided")
 
@@ -33,7 +34,7 @@ def fitted_text(
 ) -> str:
     """Returns a table of the claims whose arms each had a fitted setting, at a size with enough tokens
     (`zoo.lab.sizes.RUNGS`), and that could be tested, with the differences that such experiments
-    detect and the numbers of parameters.
+    detect and the numbers of parameters; then the number of those of `further_fitted_text`.
 
     Args:
         listed: from `publication.claims_table.read_claims`.
@@ -42,15 +43,10 @@ def fitted_text(
         output: the folder of the results.
         root: its path from the page, with a slash if it is not empty.
     """
-    rows, verdicts, smallest, parameters = [], Counter[str](), defaultdict(list), []
-    in_parts, at_other_sizes, on_second_texts = [], [], []
+    rows, verdicts, smallest, parameters, in_parts = [], Counter[str](), defaultdict(list), [], []
     for claim in listed.claims:
         found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
         counted = counted_results(found)
-        at_small_sizes = [each for each in counted if not any(fitted_results(each))]
-        at_other_sizes += _items(listed, claim, at_small_sizes, root)
-        second_texts = [each for each in found if not each.part_of and each not in counted]
-        on_second_texts += _items(listed, claim, second_texts, root)
         for name, one in (each for whole in counted for each in fitted_results(whole)):
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
             runs = read_table(output / one.name / "runs.csv")
@@ -71,32 +67,13 @@ def fitted_text(
             rows.append(f"| {' | '.join(map(as_cell, cells))} |")
             verdicts[one.verdict] += 1
             parameters += [arm["parameters"] for arm in one.result["arms"]]
-    introduction = "With settings fitted in each arm, and fewer tokens for each parameter, these could be judged:"
-    others = ["", introduction, "", *at_other_sizes] if at_other_sizes else []
-    second = "On a second text, with settings fitted in each arm:"
-    others += ["", second, "", *on_second_texts] if on_second_texts else []
+    further = _number_of_further(listed, results, root)
     if not rows:
         nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
-        return "\n".join([nothing, *others])
-    medians = " and ".join(
-        f"{statistics.median(found):.3f} (at {size}, {count(len(found), 'contrast')})"
-        for size, found in sorted(smallest.items())
-    )
-    detected = (
-        f" The smallest difference that one of their contrasts finds with {100 * POWER:.0f} % power is in the median "
-        f"{medians} nats."
-    )
-    counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _JUDGED if verdicts[verdict])
-    parts = f", {', '.join(dict.fromkeys(in_parts))} in one of its parts" if in_parts else ""
+        return "\n".join([nothing, *further])
     return "\n".join(
         [
-            wrapped(
-                f"**{count(len(rows), 'claim')} could be judged with settings fitted in each arm, at a size with "
-                f"enough tokens**{parts}: {counts}. "
-                "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
-                f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are "
-                "judged one by one; nothing corrects for their number."
-            ),
+            wrapped(_introduction(verdicts, in_parts, smallest)),
             "",
             "| claim | verdict | a − b | size | published |",
             "| --- | --- | --- | --- | --- |",
@@ -109,9 +86,96 @@ def fitted_text(
                 "What holds for them may not hold for larger models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): other texts, shared baselines, other settings."
             ),
-            *others,
+            *further,
         ]
     )
+
+
+def _introduction(verdicts: Counter[str], in_parts: Sequence[str], smallest: Mapping[str, Sequence[float]]) -> str:
+    """Returns the sentences above the table.
+
+    Args:
+        verdicts: the number of claims with each verdict.
+        in_parts: the claims of which the table shows one part.
+        smallest: the differences that the contrasts detect, by size and seeds.
+    """
+    medians = " and ".join(
+        f"{statistics.median(found):.3f} (at {size}, {count(len(found), 'contrast')})"
+        for size, found in sorted(smallest.items())
+    )
+    detected = (
+        f" The smallest difference that one of their contrasts finds with {100 * POWER:.0f} % power is in the median "
+        f"{medians} nats."
+    )
+    parts = f", {', '.join(dict.fromkeys(in_parts))} in one of its parts" if in_parts else ""
+    return (
+        f"**{count(verdicts.total(), 'claim')} could be judged with settings fitted in each arm, at a size with "
+        f"enough tokens**{parts}: {_counts(verdicts)}. "
+        "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
+        f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are "
+        "judged one by one; nothing corrects for their number."
+    )
+
+
+def _counts(verdicts: Counter[str]) -> str:
+    return ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in _JUDGED if verdicts[verdict])
+
+
+def further_fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], root: str) -> str:
+    """Returns a list of the experiments that were judged with settings fitted in each arm and are not
+    in the table of `fitted_text`: those with fewer tokens, then those on a second text.
+
+    Args:
+        listed: from `publication.claims_table.read_claims`.
+        results: the results of each experiment, by the claim's id.
+        root: the path of the results from the page, with a slash if it is not empty.
+    """
+    at_small_sizes, on_second_texts = _further(listed, results)
+    lines = [_item(listed, each, root) for each in at_small_sizes] or ["There is no such experiment."]
+    if on_second_texts:
+        lines += ["", "On a second text:", "", *(_item(listed, each, root) for each in on_second_texts)]
+    return "\n".join(lines)
+
+
+class _Judged(NamedTuple):
+    """The largest result of an experiment with fitted settings, and the claim that it judges."""
+
+    claim: Mapping[str, str]
+    name: str
+    one: SizedResult
+
+
+def _further(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> tuple[list[_Judged], list[_Judged]]:
+    """Returns what was judged with fitted settings (at sizes below the rungs, on second texts)."""
+    at_small_sizes, on_second_texts = [], []
+    for claim in listed.claims:
+        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+        counted = counted_results(found)
+        for each in found:
+            if (one := largest_fitted(each)) is None:
+                continue
+            if each in counted and not any(fitted_results(each)):
+                at_small_sizes.append(_Judged(claim, each.name, one))
+            elif each not in counted and not each.part_of:
+                on_second_texts.append(_Judged(claim, each.name, one))
+    return at_small_sizes, on_second_texts
+
+
+def _number_of_further(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], root: str) -> Iterator[str]:
+    """Yields the lines of a paragraph that counts what `further_fitted_text` lists, if anything."""
+    at_small_sizes, on_second_texts = _further(listed, results)
+    sentences = []
+    if at_small_sizes:
+        counts = _counts(Counter(each.one.verdict for each in at_small_sizes))
+        sentences.append(
+            f"With fitted settings and fewer tokens for each parameter, "
+            f"{count(len(at_small_sizes), 'further experiment')} could be judged: {counts}."
+        )
+    if on_second_texts:
+        again = ", ".join(f"{each.claim['id']} ({each.one.verdict})" for each in on_second_texts)
+        sentences.append(f"On a second text: {again}.")
+    if sentences:
+        yield from ("", wrapped(" ".join([*sentences, f"[All of them]({root}{_FURTHER})."])))
 
 
 def other_parts(
@@ -125,17 +189,14 @@ def other_parts(
         yield f"[{record['name']}]({root}{record['page']}): {record['verdict']}"
 
 
-def _items(listed: ListedClaims, claim: Mapping[str, str], results: Sequence[ClaimResult], root: str) -> Iterator[str]:
-    """Yields a list item for each experiment on a claim that was judged with fitted settings: the
-    verdict at the largest of its sizes.
-    """
-    for found in results:
-        if one := largest_fitted(found):
-            note = listed.asked_by(claim, found.name)["note"]
-            verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
-            differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
-            rest = "".join(f"; {text}" for text in (differences, note) if text)
-            yield f"* {claim['id']} {claim['statement']}: {verdict}{rest}"
+def _item(listed: ListedClaims, judged: _Judged, root: str) -> str:
+    """Returns the list item of an experiment: the claim, its verdict and differences."""
+    claim, one = judged.claim, judged.one
+    verdict = f"**{one.verdict}** at [{one.result['size']}]({root}{one.name}/README.md){other_text(one.result)}"
+    differences = effects(contrasts_of_claim(one.contrasts, claim["id"]))
+    note = listed.asked_by(claim, judged.name)["note"]
+    rest = "".join(f"; {text}" for text in (differences, note) if text)
+    return f"* {claim['id']} {claim['statement']}: {verdict}{rest}"
 
 
 def size_and_seeds(result: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from publication.changed_verdicts import (
     write_changed_verdicts,
 )
 from publication.claims_table import ClaimsTable, ListedClaims, claims_table, read_claims, read_measured
-from publication.fitted_claims import fitted_text
+from publication.fitted_claims import fitted_text, further_fitted_text
 from publication.fitted_limits import fitted_limits_text
 from publication.forest_plot import write_forest_plots
 from publication.open_claims_page import PAGE as OPEN
@@ -104,8 +104,12 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
         for page in (*sorted(output.glob("*.md")), *pages):
             if page != index:
                 root = Path(os.path.relpath(output, page.parent)).as_posix()
-                fitted = fitted_text(listed, by_claim, measured, output, "" if root == "." else f"{root}/")
-                refresh_page(page, texts | {"fitted": fitted})
+                root = "" if root == "." else f"{root}/"
+                fitted = {
+                    "fitted": fitted_text(listed, by_claim, measured, output, root),
+                    "further fitted": further_fitted_text(listed, by_claim, root),
+                }
+                refresh_page(page, texts | fitted)
         write_atomic(index, "\n".join(_index_lines(output, results, listed, table, texts, exact)))
     except OSError as error:
         raise not_writable(index, error) from error

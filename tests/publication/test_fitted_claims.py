@@ -22,10 +22,10 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     arm = json.loads((output / "one/result.json").read_text())["arms"][0]
     for size, tuned, verdict in (("small", "fitted", "not testable"), ("large", "grid", "supported")):
         copy_result(output, f"one-{size}", [row], size=size, tuned=tuned, verdict=verdict, claims={"A1": verdict})
-    text = "<!-- text: fitted -->\n\n<!-- end of text -->\n"
+    text = "<!-- text: {} -->\n\n<!-- end of text -->\n"
     page, outer = output / "page.md", output.parent / "outer.md"
     for path in (page, outer):
-        path.write_text(text)
+        path.write_text(text.format("fitted") + text.format("further fitted"))
     write_claims(output, CLAIMS)
     build(output, pages=[outer])
     nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
@@ -35,8 +35,14 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     copy_result(output, "one-medium", [row], size="medium", arms=[arm | {"parameters": 100}], **fitted)
     build(output, pages=[outer])
     assert nothing in page.read_text()
-    elsewhere = "these could be judged:\n\n* A1 a | b: **undecided** at [medium](one-medium/README.md); a below b: −0.030 (−0.050 to −0.010)\n"
-    assert elsewhere in page.read_text()
+    one_more = (
+        "With fitted settings and fewer tokens for each parameter, 1 further experiment could be judged: 1 undecided."
+    )
+    assert one_more in " ".join(page.read_text().split())
+    assert "(findings.md#judged-with-fitted-settings-and-fewer-tokens)" in page.read_text()
+    assert f"({output.name}/findings.md#judged-with" in outer.read_text()
+    listed = "further fitted -->\n\n* A1 a | b: **undecided** at [medium](one-medium/README.md); a below b: −0.030 (−0.050 to −0.010)\n"
+    assert listed in page.read_text()
     sizes = [arm | {"parameters": number} for number in (230_000, 1_240_000)]
     copy_result(output, "one-rung1", [row], size="rung1", arms=sizes, **fitted)
     build(output, pages=[outer])
@@ -59,7 +65,8 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     copy_result(output, "one-rung1-on-news", [row], size="rung1", **there)
     build(output)
     assert judged in page.read_text()
-    title = "On a second text, with settings fitted in each arm:\n\n"
+    assert "On a second text: A1 (undecided)." in page.read_text()
+    title = "There is no such experiment.\n\nOn a second text:\n\n"
     item = "* A1 a | b: **undecided** at [rung1](one-rung1-on-news/README.md), on news; a below b: −0.030"
     assert title + item in page.read_text()
 
