@@ -1,5 +1,5 @@
-"""Claim A15 (Allen-Zhu 2025; So et al. 2021): short convolutions over the tokens lower the loss, and
-stand in for positions.
+"""Claim A15 (Allen-Zhu 2025; So et al. 2021): short convolutions over the tokens lower the loss and
+can replace position encodings.
 
     zoo run experiments/canon.py
     zoo run experiments/canon.py:small

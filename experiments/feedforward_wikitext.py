@@ -10,8 +10,8 @@ fixed commit. Reading it needs the package `datasets` and, the first time, the n
 library's own cache serves it.
 
 `rung1` is refused. With ReLU, at the rate 0.01 and one seed, a decoder ended there at 1.574 nats,
-above a 6-gram model of the same bytes (1.464), so the verdict would be "not testable". Smaller
-sizes serve to try the sweep out; their verdicts are not testable either.
+above a 6-gram model of the same bytes (1.464), so the verdict would be "not testable". The other
+sizes below `rung2` serve to try the sweep out.
 
 Stated beforehand, on `eval/loss` at the last step, with the learning rate of each arm tuned: SwiGLU
 ends below ReLU, and below GELU (superiority, margin 0).
@@ -36,8 +36,8 @@ def get_experiment(size: str = "tiny") -> Experiment:
     """
     if size == "rung1":
         raise ConfigError(
-            "feedforward_wikitext:rung1: a decoder of this size ends above a 6-gram model of WikiText-2, so the claim "
-            "could not be judged; rung2 is the smallest size for it"
+            "a decoder of rung1 ends above a 6-gram model of WikiText-2, so the claim could not be judged; the "
+            "smallest rung for it is rung2"
         )
     same = load_experiment(f"feedforward:{size}")
     there = on_corpus(

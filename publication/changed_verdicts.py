@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from publication.claims_table import contrasts_of_claim, read_measured
-from publication.sizes import claim_verdict
+from publication.sizes import ClaimResult, claim_verdict, counted_results
 from publication.verdict_order import SILENT, VERDICT_OF, deciding_rank
 from zoo.files import write_atomic
 from zoo.lab.declarations import claim_ids, claim_order
@@ -126,11 +126,13 @@ def changes_text(verdicts: Sequence[Verdicts]) -> str:
     )
 
 
-def silence_text(verdicts: Mapping[str, str]) -> str:
-    """Returns sentences that say about how many claims the experiments say nothing.
+def silence_text(verdicts: Mapping[str, str], results: Mapping[str, Sequence[ClaimResult]]) -> str:
+    """Returns sentences that say about how many claims the experiments say nothing, and on what
+    settings the others are supported.
 
     Args:
         verdicts: {id: verdict} of the claims that were judged on trained models or measurements.
+        results: the results of each experiment, by the claim's id.
     """
     found, total = Counter(verdicts.values()), len(verdicts)
     silent = sum(found[verdict] for verdict in SILENT)
@@ -139,12 +141,24 @@ def silence_text(verdicts: Mapping[str, str]) -> str:
     head = f"**About {share} of the claims the experiments say nothing**: of " if silent else "Of "
     return wrapped(
         f"{head}{total} that were judged on trained models or measurements, {parts or 'all could be judged'}. "
-        f"{found['supported']} {_are(found['supported'])} supported, {found['not supported']} not, and "
+        f"{found['supported']} {_are(found['supported'])} supported{_supported_on(verdicts, results)}, "
+        f"{found['not supported']} not, and "
         f"{found['undecided']} {_are(found['undecided'])} undecided. *Not testable*: no arm beats what counts of words "
         "or n-grams reach, or nothing is left to gain, or a control beats every arm, or the claim is about other "
         "hardware. *Not tuned*: the rate of an arm was to be tuned, and is not the minimum of a curve fitted at this "
         "size."
     )
+
+
+def _supported_on(verdicts: Mapping[str, str], results: Mapping[str, Sequence[ClaimResult]]) -> str:
+    """Counts in parentheses the supported claims by how the arms of their experiments were tuned."""
+    found = Counter[str]()
+    for claim in (claim for claim, verdict in verdicts.items() if verdict == "supported"):
+        tuned = {tuned_by(each.headline.result) for each in counted_results(results.get(claim, ()))}
+        kind = "without fitted settings" if tuned - {FITTED} else "with settings fitted in each arm"
+        found[kind if tuned else "by measurements of time or memory"] += 1
+    parts = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items(), key=lambda item: -item[1]))
+    return f" ({parts})" if parts else ""
 
 
 def settings_text(results: Sequence[Mapping[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from zoo.lab.statistics.sequential import POWER
 
 # Written by hand, in the folder of the results.
 _LEFT_OUT = "limits.md#what-fitted-experiments-leave-out"
-_FURTHER = "findings.md#judged-with-fitted-settings-and-fewer-tokens"
+_FURTHER = "findings.md#judged-with-fitted-settings-at-other-sizes"
 SIZES_LINK = "../experiments.md#experiments-on-norms-positions-attention-and-feed-forward-layers"
 _JUDGED = (*DECIDED, "undecided")
 
@@ -44,8 +44,7 @@ def fitted_text(
         root: its path from the page, with a slash if it is not empty.
     """
     rows, verdicts, smallest, parameters, in_parts = [], Counter[str](), defaultdict(list), [], []
-    for claim in listed.claims:
-        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+    for claim, found in _claims(listed, results):
         counted = counted_results(found)
         for name, one in (each for whole in counted for each in fitted_results(whole)):
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
@@ -61,6 +60,7 @@ def fitted_text(
                 f"{claim['id']} {claim['statement']}",
                 "; ".join(filter(None, [verdict, *others, asked["note"]])),
                 effects(contrasts),
+                _rules(contrasts),
                 f"[{described_size(one.result)}]({root}{one.name}/README.md)",
                 published(asked, one.verdict),
             )
@@ -69,26 +69,36 @@ def fitted_text(
             parameters += [arm["parameters"] for arm in one.result["arms"]]
     further = _number_of_further(listed, results, root)
     if not rows:
-        nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
+        nothing = f"No claim has been judged with settings fitted in each arm at {RUNGS[0]} or larger."
         return "\n".join([nothing, *further])
     return "\n".join(
         [
             wrapped(_introduction(verdicts, in_parts, smallest)),
             "",
-            "| claim | verdict | a − b | size | published |",
-            "| --- | --- | --- | --- | --- |",
+            "| claim | verdict | a − b | rule | size | published |",
+            "| --- | --- | --- | --- | --- | --- |",
             *rows,
             "",
             wrapped(
                 f"These models have {_millions(min(parameters))} to {_millions(max(parameters))} million parameters. "
                 f"Their sizes ([{RUNGS[0]} to {RUNGS[-1]}]({posixpath.normpath(root + SIZES_LINK)})) are those at "
-                f"which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter. "
-                "What holds for them may not hold for larger models. "
+                f"which a plain decoder reads {TOKENS_PER_PARAMETER} bytes or more of one text for each parameter; "
+                "deeper decoders and mixtures of experts read fewer. What holds for them may not hold for larger "
+                "models. "
                 f"[What the intervals leave out]({root}{_LEFT_OUT}): other texts, shared baselines, other settings."
             ),
             *further,
         ]
     )
+
+
+def _claims(
+    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]
+) -> Iterator[tuple[Mapping[str, str], Sequence[ClaimResult]]]:
+    """Yields the claims, without checks of the method, and the results of their experiments."""
+    for claim in listed.claims:
+        if claim["direction"] != CHECK:
+            yield claim, results.get(claim["id"], ())
 
 
 def _introduction(verdicts: Counter[str], in_parts: Sequence[str], smallest: Mapping[str, Sequence[float]]) -> str:
@@ -100,21 +110,29 @@ def _introduction(verdicts: Counter[str], in_parts: Sequence[str], smallest: Map
         smallest: the differences that the contrasts detect, by size and seeds.
     """
     medians = " and ".join(
-        f"{statistics.median(found):.3f} (at {size}, {count(len(found), 'contrast')})"
-        for size, found in sorted(smallest.items())
+        f"{statistics.median(found):.3f} nats at {size} ({_spread(found)})" for size, found in sorted(smallest.items())
     )
-    detected = (
-        f" The smallest difference that one of their contrasts finds with {100 * POWER:.0f} % power is in the median "
-        f"{medians} nats."
-    )
+    detected = f" With {100 * POWER:.0f} % power such a contrast finds a difference of {medians}."
     parts = f", {', '.join(dict.fromkeys(in_parts))} in one of its parts" if in_parts else ""
     return (
-        f"**{count(verdicts.total(), 'claim')} could be judged with settings fitted in each arm, at a size with "
-        f"enough tokens**{parts}: {_counts(verdicts)}. "
+        f"**{count(verdicts.total(), 'claim')} could be judged with settings fitted in each arm at {RUNGS[0]} or "
+        f"larger**{parts}: {_counts(verdicts)}. "
         "Their intervals have the uncertainty of the fit; they are of 95 % under rules of superiority, and of "
         f"90 % under those of equivalence and non-inferiority.{detected if medians else ''} The claims are "
         "judged one by one; nothing corrects for their number."
     )
+
+
+def _spread(differences: Sequence[float]) -> str:
+    """Returns the number of differences and, of several, their range in words."""
+    if len(differences) == 1:
+        return "1 contrast"
+    return f"the median of {len(differences)} contrasts, {min(differences):.3f} to {max(differences):.3f}"
+
+
+def _rules(contrasts: Sequence[Mapping[str, str]]) -> str:
+    """Returns the rules of contrasts without their names, each once: `a within 0.05 nats of b`."""
+    return "; ".join(dict.fromkeys(row["rule"].rpartition(": ")[2] for row in contrasts))
 
 
 def _counts(verdicts: Counter[str]) -> str:
@@ -123,7 +141,7 @@ def _counts(verdicts: Counter[str]) -> str:
 
 def further_fitted_text(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]], root: str) -> str:
     """Returns a list of the experiments that were judged with settings fitted in each arm and are not
-    in the table of `fitted_text`: those with fewer tokens, then those on a second text.
+    in the table of `fitted_text`: those at other sizes, then those on a second text.
 
     Args:
         listed: from `publication.claims_table.read_claims`.
@@ -148,8 +166,7 @@ class _Judged(NamedTuple):
 def _further(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> tuple[list[_Judged], list[_Judged]]:
     """Returns what was judged with fitted settings (at sizes below the rungs, on second texts)."""
     at_small_sizes, on_second_texts = [], []
-    for claim in listed.claims:
-        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+    for claim, found in _claims(listed, results):
         counted = counted_results(found)
         for each in found:
             if (one := largest_fitted(each)) is None:
@@ -166,10 +183,10 @@ def _number_of_further(listed: ListedClaims, results: Mapping[str, Sequence[Clai
     at_small_sizes, on_second_texts = _further(listed, results)
     sentences = []
     if at_small_sizes:
-        counts = _counts(Counter(each.one.verdict for each in at_small_sizes))
+        experiments = count(len({each.name for each in at_small_sizes}), "further experiment")
         sentences.append(
-            f"With fitted settings and fewer tokens for each parameter, "
-            f"{count(len(at_small_sizes), 'further experiment')} could be judged: {counts}."
+            f"With fitted settings at other sizes {experiments} gave {count(len(at_small_sizes), 'verdict')}: "
+            f"{_counts(Counter(each.one.verdict for each in at_small_sizes))}."
         )
     if on_second_texts:
         again = ", ".join(f"{each.claim['id']} ({each.one.verdict})" for each in on_second_texts)

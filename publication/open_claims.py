@@ -76,7 +76,7 @@ def other_open_claims(
     found = []
     for file in sorted(folder.glob("*.py")):
         size, experiment = next(_load(file, _OTHER_SIZES), ("", None))
-        if experiment is None or (size in RUNGS and experiment.tunings):
+        if experiment is None or any(one.tunings for _, one in _load(file, RUNGS)):
             continue
         for claim in _claims(experiment, listed):
             seen = result_of_file(results, claim, file.stem)

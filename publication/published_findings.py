@@ -26,7 +26,8 @@ _HEAD = (
     "",
     wrapped(
         "Written by `python -m publication results`. A finding *agrees* if the verdict here is that of its source, and "
-        "*disagrees* if it is the opposite. Where sources contradict each other, take no side or do not test the claim "
+        "*disagrees* if it is the opposite. Claims for which no published result is quoted are left out. Where "
+        "sources contradict each other, take no side or do not test the claim "
         "itself, only the verdict is given. *Undecided* is an effect that this many seeds cannot tell from the margin "
         "of its rule, or whose noise cannot be estimated from other runs; [limits](limits.md) explains *not testable* "
         f"and *not tuned*. [Sizes]({SIZES_LINK}) are those of plain decoders; the page of an experiment lists those of "
@@ -173,7 +174,8 @@ def _accuracy(fitted: Sequence[Finding], output: Path) -> Iterator[str]:
             yield _row(name, [one for one in directed if key(one) == name], output)
         yield ""
     yield wrapped(
-        "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %; the claims were "
+        "A share is of the experiments that were decided, with its Clopper-Pearson interval at 95 %. It overstates "
+        "agreement: where an effect is absent, the claim that one arm ends lower stays undecided. The claims were "
         "not drawn at random from all that was published, and experiments that share a text and a baseline are not "
         f"independent. At `tiny` a plain decoder reads fewer than {TOKENS_PER_PARAMETER} bytes per parameter. Runs "
         "and tokens are those of tuning and of all arms and seeds, of undecided experiments too, divided by the "

@@ -93,7 +93,7 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
             write_open_claims(experiments, listed, by_claim, [each.result for each in results], output)
         texts = {
             "counts": table.counts,
-            "silence": silence_text(table.verdicts),
+            "silence": silence_text(table.verdicts, by_claim),
             "changes": changes_text(verdicts),
             "settings": settings_text([each.result for each in results]),
             "floors": floors_text(results, output),

@@ -18,7 +18,15 @@ from zoo.lab.statistics.tuning_curve import curve_record, fit_tuning_curve
 
 def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     sides = {"metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05, "high": -0.01, "pairs": 4}
-    row = {"contrast": "a below b", "claim": "", "a": "0", "b": "1", **sides, "rule": "superiority", "outcome": "holds"}
+    row = {
+        "contrast": "a below b",
+        "claim": "",
+        "a": "0",
+        "b": "1",
+        **sides,
+        "rule": "superiority: a below b",
+        "outcome": "holds",
+    }
     arm = json.loads((output / "one/result.json").read_text())["arms"][0]
     for size, tuned, verdict in (("small", "fitted", "not testable"), ("large", "grid", "supported")):
         copy_result(output, f"one-{size}", [row], size=size, tuned=tuned, verdict=verdict, claims={"A1": verdict})
@@ -28,29 +36,27 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
         path.write_text(text.format("fitted") + text.format("further fitted"))
     write_claims(output, CLAIMS)
     build(output, pages=[outer])
-    nothing = "No claim has been judged with settings fitted in each arm at a size with enough tokens."
+    nothing = "No claim has been judged with settings fitted in each arm at rung1 or larger."
     assert nothing in page.read_text()
     fitted = {"tuned": "fitted", "verdict": "undecided", "claims": {"A1": "undecided"}}
     # The decoder of this size reads 2 tokens for each of its parameters.
     copy_result(output, "one-medium", [row], size="medium", arms=[arm | {"parameters": 100}], **fitted)
     build(output, pages=[outer])
     assert nothing in page.read_text()
-    one_more = (
-        "With fitted settings and fewer tokens for each parameter, 1 further experiment could be judged: 1 undecided."
-    )
+    one_more = "With fitted settings at other sizes 1 further experiment gave 1 verdict: 1 undecided."
     assert one_more in " ".join(page.read_text().split())
-    assert "(findings.md#judged-with-fitted-settings-and-fewer-tokens)" in page.read_text()
+    assert "(findings.md#judged-with-fitted-settings-at-other-sizes)" in page.read_text()
     assert f"({output.name}/findings.md#judged-with" in outer.read_text()
     listed = "further fitted -->\n\n* A1 a | b: **undecided** at [medium](one-medium/README.md); a below b: −0.030 (−0.050 to −0.010)\n"
     assert listed in page.read_text()
     sizes = [arm | {"parameters": number} for number in (230_000, 1_240_000)]
     copy_result(output, "one-rung1", [row], size="rung1", arms=sizes, **fitted)
     build(output, pages=[outer])
-    judged = "**1 claim could be judged with settings fitted in each arm, at a size with enough tokens**: 1 undecided."
+    judged = "**1 claim could be judged with settings fitted in each arm at rung1 or larger**: 1 undecided."
     assert judged in page.read_text()
-    assert "fewer tokens" not in page.read_text()
+    assert "other sizes" not in page.read_text()
     assert (
-        "| a below b: −0.030 (−0.050 to −0.010) | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
+        "| a below b: −0.030 (−0.050 to −0.010) | a below b | [rung1, 4 seeds, tuned by a fit](one-rung1/README.md) |"
         in page.read_text()
     )
     assert "These models have 0.2 to 1.2 million parameters" in page.read_text()
@@ -58,7 +64,10 @@ def test_claims_with_fitted_settings_have_a_table_of_their_own(output):
     half, n = 0.02, 4
     smallest = detectable_effect(n) * math.sqrt(n) * half / stats.t.ppf(0.975, n - 1)
     shown = " ".join(page.read_text().split())
-    assert f"finds with 80 % power is in the median {smallest:.3f} (at rung1 with 4 seeds, 1 contrast) nats" in shown
+    assert (
+        f"With 80 % power such a contrast finds a difference of {smallest:.3f} nats at rung1 with 4 seeds (1 contrast)."
+        in shown
+    )
     assert "of 90 % under those of equivalence and non-inferiority" in shown
     assert f"({output.name}/one-rung1/README.md)" in outer.read_text()
     there = {"corpus": {"experiment": "one-rung1", "source": "text:news.txt"}, "arms": sizes, **fitted}
@@ -150,7 +159,7 @@ def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(out
     copy_result(output, "two-rung1", [row], **fitted)
     build(output)
     text = page.read_text()
-    assert "at a size with enough tokens**, A1 in one of its parts: 1 supported." in " ".join(text.split())
+    assert "at rung1 or larger**, A1 in one of its parts: 1 supported." in " ".join(text.split())
     assert (
         "**supported** in this part; [one](one/README.md): supported; [speed](measured/speed/README.md): undecided |"
         in text

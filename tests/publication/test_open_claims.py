@@ -85,6 +85,8 @@ def test_a_rung_that_an_experiment_refuses_is_passed_over(folder):
     assert [(one.claim, one.size) for one in found(folder, [])] == [("A1", "rung2"), ("A2", "rung1"), ("A3", "rung1")]
     undecided = archived(folder, "A1", "model.norm.kind", "undecided", size="rung2")
     assert [one.size for one in found(folder, [undecided]) if one.claim == "A1"] == ["rung3"]
+    others = other_open_claims(folder / "experiments", read_claims(folder), results_by_claim([]))
+    assert "A1" not in [one.claim for one in others]
 
 
 def test_runs_and_flops_are_those_of_the_plan(folder):

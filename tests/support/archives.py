@@ -135,5 +135,6 @@ def copy_result(output, name, contrasts=(), **changes):
 
 
 def write_measured(folder, record):
+    """Writes the record of a measurement."""
     (folder / "measured/speed").mkdir(parents=True, exist_ok=True)
     (folder / "measured/speed/measured.json").write_text(json.dumps(record))

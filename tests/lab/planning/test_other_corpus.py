@@ -87,7 +87,7 @@ def test_the_wikitext_experiment_is_the_feedforward_one_on_another_text():
     assert experiment.name == "feedforward_wikitext"
     assert experiment.corpus == {"experiment": "feedforward", "source": "hf:Salesforce/wikitext"}
     assert config.resolve(experiment.base).data.hub.subset == "wikitext-2-raw-v1"
-    with pytest.raises(ConfigError, match=r"above a 6-gram model of WikiText-2.*rung2 is the smallest"):
+    with pytest.raises(ConfigError, match=r"above a 6-gram model of WikiText-2.*the smallest rung for it is rung2"):
         load_experiment("feedforward_wikitext:rung1")
 
 
