@@ -152,12 +152,16 @@ def silence_text(verdicts: Mapping[str, str], results: Mapping[str, Sequence[Cla
 
 def _supported_on(verdicts: Mapping[str, str], results: Mapping[str, Sequence[ClaimResult]]) -> str:
     """Counts in parentheses the supported claims by how the arms of their experiments were tuned."""
+    kinds = fitted, others, measured = (
+        "with settings fitted in each arm",
+        "without fitted settings",
+        "by measurements of time or memory",
+    )
     found = Counter[str]()
     for claim in (claim for claim, verdict in verdicts.items() if verdict == "supported"):
         tuned = {tuned_by(each.headline.result) for each in counted_results(results.get(claim, ()))}
-        kind = "without fitted settings" if tuned - {FITTED} else "with settings fitted in each arm"
-        found[kind if tuned else "by measurements of time or memory"] += 1
-    parts = ", ".join(f"{number} {kind}" for kind, number in sorted(found.items(), key=lambda item: -item[1]))
+        found[measured if not tuned else others if tuned - {FITTED} else fitted] += 1
+    parts = ", ".join(f"{found[kind]} {kind}" for kind in kinds if found[kind])
     return f" ({parts})" if parts else ""
 
 

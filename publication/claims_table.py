@@ -13,7 +13,7 @@ result, measurement, test or page is shown as such.
 import csv
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -201,13 +201,21 @@ def claims_table(
     return ClaimsTable(f"{len(counted)} claims: {shown}.", [*remarks, _READING], rows, judged)
 
 
+def results_of_claims(
+    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]
+) -> Iterator[tuple[dict[str, str], Sequence[ClaimResult]]]:
+    """Yields the claims, without checks of the method, and the results of their experiments."""
+    for claim in listed.claims:
+        if claim["direction"] != CHECK:
+            yield claim, results.get(claim["id"], ())
+
+
 def on_texts(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> list[str]:
     """Returns what was found about each claim that an experiment judges on several texts, `at tiny V1
     holds on stdlib and news (muon)`.
     """
     judged, sizes = [], {}
-    for claim in listed.claims:
-        found = results.get(claim["id"], ()) if claim["direction"] != CHECK else ()
+    for claim, found in results_of_claims(listed, results):
         for one in (one for each in found if not each.part_of for one in (each.headline, *each.others)):
             corpus = one.result.get("corpus") or {}
             experiment = corpus.get("experiment") or one.name

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from publication.changed_verdicts import wrapped
-from publication.claims_table import CHECK, ListedClaims, contrasts_of_claim, effects, published
+from publication.claims_table import ListedClaims, contrasts_of_claim, effects, published, results_of_claims
 from publication.sizes import ClaimResult, SizedResult, counted_results, largest_first
 from publication.verdict_order import DECIDED
 from zoo.lab.formatting import count
@@ -44,7 +44,7 @@ def fitted_text(
         root: its path from the page, with a slash if it is not empty.
     """
     rows, verdicts, smallest, parameters, in_parts = [], Counter[str](), defaultdict(list), [], []
-    for claim, found in _claims(listed, results):
+    for claim, found in results_of_claims(listed, results):
         counted = counted_results(found)
         for name, one in (each for whole in counted for each in fitted_results(whole)):
             contrasts = contrasts_of_claim(one.contrasts, claim["id"])
@@ -92,21 +92,12 @@ def fitted_text(
     )
 
 
-def _claims(
-    listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]
-) -> Iterator[tuple[Mapping[str, str], Sequence[ClaimResult]]]:
-    """Yields the claims, without checks of the method, and the results of their experiments."""
-    for claim in listed.claims:
-        if claim["direction"] != CHECK:
-            yield claim, results.get(claim["id"], ())
-
-
 def _introduction(verdicts: Counter[str], in_parts: Sequence[str], smallest: Mapping[str, Sequence[float]]) -> str:
     """Returns the sentences above the table.
 
     Args:
         verdicts: the number of claims with each verdict.
-        in_parts: the claims of which the table shows one part.
+        in_parts: the claims that other experiments or measurements judge too.
         smallest: the differences that the contrasts detect, by size and seeds.
     """
     medians = " and ".join(
@@ -166,7 +157,7 @@ class _Judged(NamedTuple):
 def _further(listed: ListedClaims, results: Mapping[str, Sequence[ClaimResult]]) -> tuple[list[_Judged], list[_Judged]]:
     """Returns what was judged with fitted settings (at sizes below the rungs, on second texts)."""
     at_small_sizes, on_second_texts = [], []
-    for claim, found in _claims(listed, results):
+    for claim, found in results_of_claims(listed, results):
         counted = counted_results(found)
         for each in found:
             if (one := largest_fitted(each)) is None:

@@ -101,15 +101,17 @@ def build(output: Path, tests: Path | None = None, pages: Sequence[Path] = (), e
             "fitted limits": fitted_limits_text(by_claim, output),
             "runs": "".join(effort_lines(output / each.name for each in results)),
         }
+        fitted = {}
         for page in (*sorted(output.glob("*.md")), *pages):
             if page != index:
                 root = Path(os.path.relpath(output, page.parent)).as_posix()
-                root = "" if root == "." else f"{root}/"
-                fitted = {
-                    "fitted": fitted_text(listed, by_claim, measured, output, root),
-                    "further fitted": further_fitted_text(listed, by_claim, root),
-                }
-                refresh_page(page, texts | fitted)
+                if root not in fitted:
+                    prefix = "" if root == "." else f"{root}/"
+                    fitted[root] = {
+                        "fitted": fitted_text(listed, by_claim, measured, output, prefix),
+                        "further fitted": further_fitted_text(listed, by_claim, prefix),
+                    }
+                refresh_page(page, texts | fitted[root])
         write_atomic(index, "\n".join(_index_lines(output, results, listed, table, texts, exact)))
     except OSError as error:
         raise not_writable(index, error) from error

@@ -164,3 +164,29 @@ def test_a_claim_with_other_parts_names_their_verdicts_beside_the_fitted_one(out
         "**supported** in this part; [one](one/README.md): supported; [speed](measured/speed/README.md): undecided |"
         in text
     )
+
+
+def test_experiments_at_other_sizes_are_counted_once_and_their_verdicts_each(output):
+    page = output / "page.md"
+    page.write_text("<!-- text: fitted -->\n\n<!-- end of text -->\n")
+    write_claims(output, CLAIMS)
+    contrast = {"contrast": "a below b", "metric a": "eval/loss", "metric b": "eval/loss", "a - b": -0.03, "low": -0.05,
+                "high": -0.01, "pairs": 4, "a": "x", "b": "y", "rule": "superiority: a below b", "outcome": "holds"}  # fmt: skip
+    rows = [contrast | {"claim": claim} for claim in ("A2", "A5")]
+    both = {"claim": {"id": "A2, A5", "statement": "s", "source": "t"}, "verdict": "undecided"}
+    copy_result(output, "two", rows, tuned="fitted", claims={"A2": "supported", "A5": "undecided"}, **both)
+    build(output)
+    shown = " ".join(page.read_text().split())
+    assert "at other sizes 1 further experiment gave 2 verdicts: 1 supported, 1 undecided." in shown
+
+
+def test_supported_claims_are_counted_by_how_their_arms_were_tuned(output):
+    page = output / "page.md"
+    page.write_text("<!-- text: silence -->\n\n<!-- end of text -->\n")
+    write_claims(output, CLAIMS)
+    write_measured(output, {"claim": "A4", "verdict": "supported", "effect": "0.9 of the time", "device": "1 x cpu"})
+    fitted = {"tuned": "fitted", "verdict": "supported", "claims": {"A2": "supported"}}
+    copy_result(output, "two", claim={"id": "A2", "statement": "s", "source": "t"}, **fitted)
+    build(output)
+    kinds = "1 with settings fitted in each arm, 1 without fitted settings, 1 by measurements of time or memory"
+    assert f"3 are supported ({kinds}), 0 not" in " ".join(page.read_text().split())
